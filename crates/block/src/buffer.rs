@@ -6,13 +6,13 @@ use bytes::Bytes;
 
 use crate::pages::{ALIGNMENT, Pages};
 
-/// Large buffers can be given back in parts of so many bytes: [`Buffer::freeze_in_parts`].
+/// Size of the parts in which large buffers can be freed: [`Buffer::freeze_in_parts`].
 pub const PART: usize = crate::chunks::UNIT;
 
-/// A longer buffer is given back as a whole.
+/// Size of the largest buffer that can be freed in parts.
 pub const PARTED_MOST: usize = crate::chunks::MOST;
 
-/// What a buffer that is to be filled shows to code that looks before, where tests can see it.
+/// The byte that fills a new unfilled buffer where tests can see it.
 const UNFILLED: u8 = 0xb5;
 
 /// Owned memory at a page boundary. Freeze it to share it by reference.
@@ -32,8 +32,8 @@ impl Buffer {
         buffer
     }
 
-    /// A buffer of `length` bytes that are about to be replaced, all of them: they are anything.
-    /// For what a device or a connection fills, since zeros take as long as the filling.
+    /// A buffer of `length` arbitrary bytes, all of which are about to be overwritten. For data
+    /// from a device or a connection, since zeroing takes as long as filling.
     pub fn unfilled(length: usize) -> Self {
         let mut buffer = Self { pages: Some(Pages::take(length)), length };
         if cfg!(debug_assertions) {
@@ -70,19 +70,19 @@ impl Buffer {
         buffer
     }
 
-    /// Bytes of memory that it takes: whole pages.
+    /// Bytes of memory that it takes, in whole pages.
     pub fn memory(&self) -> usize {
         self.pages.as_ref().expect(OWNED).bytes().len()
     }
 
-    /// Makes the buffer shared and unchangeable. Copies nothing; the memory is given back with the
-    /// last reference.
+    /// Makes the buffer shared and immutable. Copies nothing; the memory is freed with the last
+    /// reference.
     pub fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
     }
 
-    /// The same in parts of [`PART`] bytes, one after the other, if it is a large buffer: the
-    /// memory of each is given back with the last reference to it. A last part that is short is
+    /// As [`Buffer::freeze`], but a large buffer is split into parts of [`PART`] bytes, one after
+    /// the other: the memory of each is freed with the last reference to it. A short last part is
     /// copied, so that it does not keep the memory of a whole one.
     pub fn freeze_in_parts(mut self) -> Vec<Bytes> {
         let mut left = self.length;
@@ -92,7 +92,7 @@ impl Buffer {
             left -= length;
             Self { pages: Some(part), length }
         });
-        // What is behind the end goes at once.
+        // Parts behind the end are freed at once.
         let parts = parts.filter(|part| part.length > 0);
         parts
             .map(|part| {
@@ -103,13 +103,13 @@ impl Buffer {
     }
 }
 
-/// Whether so many bytes are enough to keep so much memory for them.
+/// Whether `length` bytes are enough to keep `memory` bytes of memory for them.
 fn is_worth(length: usize, memory: usize) -> bool {
     memory <= ALIGNMENT || 2 * length > memory
 }
 
-/// A part of what is there: by reference if it is more than half of it, else copied. What is kept
-/// for long so keeps little memory beside its own.
+/// A part of `whole`: by reference if it is more than half of it, else copied. So a part that is
+/// kept for long pins little memory beside its own.
 pub fn part_of(whole: &Bytes, range: Range<usize>) -> Bytes {
     if is_worth(range.len(), whole.len()) {
         whole.slice(range)

@@ -1,27 +1,27 @@
 //! Memory of large buffers: chunks of two mebibytes, cut into pieces of several sizes.
 //!
-//! Why: a processor and its kernel have pages of that size, too. A chunk is asked for as one of
-//! them, and so comes with one fault, not 512; a device that reads or writes past the page cache
-//! finds it with one look, and what is copied into it misses fewer translations. Where the kernel
-//! has none to give, it gives small ones all at once, which still costs less than one by one.
+//! Why: processors and kernels have pages of that size, too. A chunk is requested as one of them,
+//! and so comes with one fault, not 512; a device that transfers past the page cache finds it with
+//! one lookup, and copies into it miss fewer translations. Where the kernel has no large page, it
+//! gives small ones all at once, which still costs less than one by one.
 //!
-//! A piece that is given back stays in memory and is taken again, alone, as part of a larger one
-//! with its neighbours, or cut into smaller ones (a buddy system: Knowlton, CACM 1965). Memory that
-//! is new is made zeros by the kernel, which takes longer than to fill it; and the host of a
-//! virtual machine may have to find it first, which takes ten times as long. So that what is free
-//! is bounded, it goes back to the kernel beyond [`FREE_MOST`] and what caches say they do
-//! without for now ([`Retention`]): first what is of no use but for small pieces. That leaves holes
-//! in its chunk. A hole stays until the rest of its chunk can go, too: it would be filled by small
-//! pages, which takes longer than a new chunk does (2.7 us for each 4 KiB and 0.2 ms for 2 MiB),
-//! and addresses cost nothing.
+//! A freed piece stays in memory and is taken again, alone, as part of a larger one with its
+//! neighbours, or cut into smaller ones (a buddy system: Knowlton, CACM 1965). The kernel zeroes
+//! new memory, which takes longer than filling it; and the host of a virtual machine may have to
+//! find it first, which takes ten times as long. To bound free memory, the part beyond
+//! [`FREE_MOST`] and the memory that caches do without for now ([`Retention`]) goes back to the
+//! kernel: first pieces that are useful only as small ones. That leaves holes in their chunk. A
+//! hole stays until the rest of its chunk can go, too: it would be filled by small pages, which
+//! takes longer than a new chunk does (2.7 us for each 4 KiB and 0.2 ms for 2 MiB), and addresses
+//! cost nothing.
 //!
 //! Invariants:
-//! 1. A unit of a chunk is free, or belongs to the caller that took the piece that it is of; `free`
-//!    and `holes` tell which.
+//! 1. A unit of a chunk is free, or belongs to the caller that took the piece that contains it;
+//!    `free` and `holes` record which.
 //! 2. Every byte of a piece is initialised: the kernel gives zeros.
-//! 3. What is given back stays memory while what is free is [`FREE_MOST`] bytes and what is
-//!    retained at most, and is a hole beyond. (Beside that there is the rest of what was cut last.)
-//! 4. A chunk of which no piece is taken has no hole.
+//! 3. Freed memory stays memory while at most [`FREE_MOST`] bytes plus the retained bytes are free,
+//!    and becomes a hole beyond. (The rest of the chunk that was cut last comes on top.)
+//! 4. A chunk without a taken piece has no hole.
 //!
 //! Not asserted: 2, which the kernel keeps.
 
@@ -37,34 +37,34 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use units::{ORDERS, Units};
 
-/// Bytes of a chunk, and of a large page of the processors that we know.
+/// Size of a chunk, and of a large page of the processors that we know.
 const CHUNK: usize = 2 << 20;
-/// Bytes of a unit, the smallest piece.
+/// Size of a unit, the smallest piece.
 pub(crate) const UNIT: usize = CHUNK / units::COUNT;
-/// The largest piece, the payload of a READ or WRITE.
+/// Size of the largest piece, the payload of a READ or WRITE.
 pub(crate) const MOST: usize = 1 << 20;
-/// Bytes that are kept for the next caller in any case: some READs and WRITEs of the largest.
+/// Free bytes that always stay for the next caller: a few READs and WRITEs of the largest size.
 const FREE_MOST: usize = 16 << 20;
-/// Bytes of addresses that are asked for at once, and give one chunk less, to begin at a multiple.
+/// Bytes of addresses to map at once. They give one chunk less, to begin at a multiple.
 const REGION: usize = 16 * CHUNK;
 
 /// A chunk that has memory.
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
-    /// Free units that are memory.
+    /// Free units with memory.
     free: Units,
-    /// Free units that are none.
+    /// Free units without memory.
     holes: Units,
 }
 
-/// All chunks, by their addresses.
+/// All chunks, by address.
 struct Chunks {
     chunks: BTreeMap<usize, Chunk>,
-    /// Those with a free piece, by the order of the largest.
+    /// Chunks with a free piece, by the order of the largest.
     with_free: [BTreeSet<usize>; ORDERS],
     /// Addresses of chunks without memory.
     unused: Vec<usize>,
-    /// Free bytes that are memory.
+    /// Bytes of free units with memory.
     free_bytes: usize,
     /// The sum of all [`Retention`].
     retained: usize,
@@ -77,7 +77,7 @@ fn chunks() -> MutexGuard<'static, Chunks> {
     CHUNKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The order of pieces of `length` bytes, if there are such.
+/// The order of pieces of `length` bytes, if there are pieces of that length.
 fn order_of(length: usize) -> Option<usize> {
     let is_one = length.is_power_of_two() && (UNIT..=MOST).contains(&length);
     is_one.then(|| (length / UNIT).ilog2() as usize)
@@ -88,7 +88,7 @@ pub(crate) fn has(length: usize) -> bool {
     order_of(length).is_some()
 }
 
-/// A piece that holds anything; nothing if the kernel has no memory.
+/// Takes a piece with arbitrary contents; nothing if the kernel has no memory.
 ///
 /// # Panics
 /// If there are no pieces of this length ([`has`]).
@@ -96,27 +96,27 @@ pub(crate) fn take(length: usize) -> Option<NonNull<u8>> {
     chunks().take(order_of(length).expect("a length of which there are pieces"))
 }
 
-/// Gives a piece back: all that was taken, or a part of it that is a piece itself.
+/// Frees a piece: all that was taken, or a part of it that is a piece itself.
 ///
 /// # Safety
-/// It was taken for this length, or is a part of what was, a multiple of its length from the start
-/// of that; it is given back once, and nobody refers to it any more.
+/// It was taken with this length, or is a part of such a piece, at a multiple of its own length
+/// from the start; it is freed once, and nobody refers to it any more.
 pub(crate) unsafe fn give_back(piece: NonNull<u8>, length: usize) {
     chunks().give_back(piece, order_of(length).expect("a length of which there are pieces"));
 }
 
-/// How much free memory of large buffers stays memory, for the next caller.
+/// Free memory of large buffers that stays memory, for the next caller.
 ///
-/// A cache with a budget sets it to what it does without for now: then server and kernel do not
-/// pass the same memory to and fro, and all of it together is still within the budget, but for free
-/// pages of units that are [cut]. It ends with the value.
+/// A cache with a budget sets it to the part that it does without for now: then server and kernel
+/// do not pass the same memory back and forth, and all of it together is still within the budget,
+/// except for free pages of units that are [cut]. Dropping the value ends the retention.
 #[derive(Debug, Default)]
 pub struct Retention {
     bytes: Cell<usize>,
 }
 
 impl Retention {
-    /// Retains up to `bytes`, beside what others retain; gives back what is more now.
+    /// Retains up to `bytes`, beside the retention of others; returns the excess to the kernel now.
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes);
         if before != bytes {
@@ -124,7 +124,7 @@ impl Retention {
         }
     }
 
-    /// What was set, in bytes.
+    /// The retention, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }
@@ -147,7 +147,7 @@ impl Chunks {
         }
     }
 
-    /// The piece is of the smallest that suffices, so that large ones stay whole.
+    /// Takes the smallest piece that suffices, so that large ones stay whole.
     fn take(&mut self, order: usize) -> Option<NonNull<u8>> {
         let found = self.with_free[order..].iter().find_map(|set| set.first().copied());
         let start = match found {
@@ -162,7 +162,7 @@ impl Chunks {
         NonNull::new(ptr::with_exposed_provenance_mut(start + first * UNIT))
     }
 
-    /// Begins to use a chunk; none if the kernel has no more addresses.
+    /// Starts using a chunk; none if the kernel has no more addresses.
     fn begin(&mut self) -> Option<usize> {
         if self.unused.is_empty() {
             let first = map()?.next_multiple_of(CHUNK);
@@ -191,14 +191,14 @@ impl Chunks {
         self.keep_within_bounds();
     }
 
-    /// Gives all memory of a chunk back of which no piece is taken; its addresses stay.
+    /// Returns the memory of a chunk without a taken piece to the kernel; its addresses stay.
     fn part_with(&mut self, start: usize) {
         release(start, CHUNK);
         self.put(start, None);
         self.unused.push(start);
     }
 
-    /// Notes what a chunk is now, or that it has no memory.
+    /// Records the new state of a chunk, or that it has no memory.
     fn put(&mut self, start: usize, now: Option<Chunk>) {
         let is_whole = |Chunk { free, holes }| holes.is_empty() || free | holes != Units::ALL;
         debug_assert!(now.is_none_or(is_whole), "invariant 4: what nobody has is without holes");
@@ -220,7 +220,7 @@ impl Chunks {
         }
     }
 
-    /// A [`Retention`] of `before` bytes is one of `now` from here on.
+    /// Changes a [`Retention`] from `before` bytes to `now`.
     fn retain(&mut self, before: usize, now: usize) {
         self.retained = self.retained - before + now;
         self.keep_within_bounds();
@@ -230,8 +230,8 @@ impl Chunks {
         FREE_MOST + self.retained
     }
 
-    /// Gives back what is too much (invariant 3), first of the chunks with the smallest pieces:
-    /// they are of the least use, and what is left of them goes as a whole one day.
+    /// Returns excess memory to the kernel (invariant 3), first from the chunks with the smallest
+    /// pieces: they are of the least use, and the rest of such a chunk later goes as a whole.
     fn keep_within_bounds(&mut self) {
         while self.free_bytes > self.free_most() {
             let first = self.with_free.iter().find_map(BTreeSet::last);
@@ -249,12 +249,12 @@ impl Chunks {
     }
 }
 
-/// Addresses of a region, new from the kernel; nothing if it has none. They stay: chunks without
+/// Maps the addresses of a region; nothing if the kernel has none. They stay mapped: chunks without
 /// memory cost nothing.
 fn map() -> Option<usize> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: nothing that exists is replaced: the kernel chooses where the new memory is.
+    // SAFETY: nothing that exists is replaced: the kernel chooses the address of the new memory.
     let memory = unsafe { libc::mmap(ptr::null_mut(), REGION, access, kind, -1, 0) };
     if memory == libc::MAP_FAILED {
         return None;
@@ -265,18 +265,18 @@ fn map() -> Option<usize> {
     Some(memory.expose_provenance())
 }
 
-/// Has the kernel give memory for all of a range now: it will be filled, and a fault a page would
-/// cost more than the filling. If it cannot, the faults come.
+/// Asks the kernel for memory for all of a range now: it will be filled, and a fault per page would
+/// cost more than the filling. If that fails, the faults come later.
 fn fill(start: usize, length: usize) {
-    // SAFETY: the range is of a chunk that is mapped, and belongs to nobody; what is memory there
-    // stays as it is, and the rest becomes zeros.
+    // SAFETY: the range is of a chunk that is mapped, and belongs to nobody; bytes that are memory
+    // there stay as they are, and the rest becomes zeros.
     unsafe { libc::madvise(address(start), length, libc::MADV_POPULATE_WRITE) };
 }
 
-/// Gives the memory of a range back to the kernel, but not its addresses.
+/// Returns the memory of a range to the kernel, but not its addresses.
 fn release(start: usize, length: usize) {
-    // SAFETY: the range is a chunk or a piece of one, which is mapped, and belongs to nobody. What
-    // is read there from now on is zeros (invariant 2).
+    // SAFETY: the range is a chunk or a piece of one, which is mapped, and belongs to nobody. Reads
+    // of it give zeros from now on (invariant 2).
     unsafe { libc::madvise(address(start), length, libc::MADV_DONTNEED) };
 }
 

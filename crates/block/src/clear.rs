@@ -1,16 +1,16 @@
-//! Zeros in place of what stood somewhere.
+//! Overwrites a range with zeros.
 
 use std::ops::Range;
 
 use crate::{BlockDevice, Durability, IoError, zeros};
 
-/// Bytes that are written at once.
+/// Bytes per write.
 const AT_ONCE: u64 = 1 << 20;
 
 /// Fills a range of a device, in bytes, with zeros, by plain writes one after the other.
 ///
 /// # Errors
-/// [`IoError`] of the first that fails.
+/// [`IoError`] of the first write that fails.
 pub async fn clear(device: &dyn BlockDevice, range: Range<u64>) -> Result<(), IoError> {
     let mut at = range.start;
     while at < range.end {

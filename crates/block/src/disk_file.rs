@@ -1,8 +1,8 @@
 //! An image file or a raw block device: opened, measured, locked, and driven by blocking calls.
 //!
-//! Every device of this crate stands on a [`DiskFile`]; they differ in what makes the calls.
-//! I/O is buffered: reads and writes go through the kernel's page cache, unless they are to go past
-//! it ([`crate::direct`]); `flush` is fdatasync and a through write is RWF_DSYNC.
+//! Every device of this crate uses a [`DiskFile`]; they differ in how the calls are made. I/O is
+//! buffered: reads and writes go through the kernel's page cache, unless they are to go past it
+//! ([`crate::direct`]); `flush` is fdatasync and a through write is RWF_DSYNC.
 //!
 //! Invariants:
 //! 1. While a writer has the disk open no other caller has (among all that ask for the lock, as
@@ -11,7 +11,7 @@
 //! 2. A failed call is not repeated. In particular a flush that failed once may succeed the second
 //!    time without having written anything, so the failure must reach the engine.
 //!
-//! Not asserted: 1, which the kernel keeps; 2, which is about what is not called.
+//! Not asserted: 1, which the kernel keeps; 2, which is about calls that are not made.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom};
@@ -25,16 +25,16 @@ use bytes::Bytes;
 use crate::direct::{Direct, Takes};
 use crate::{Buffer, Durability, Geometry, IoError, Verb, length_of, system};
 
-/// Sector sizes that an image file pretends to have. A file system block is 4 KiB nearly
-/// everywhere, and the file system below reads before it writes less than that.
+/// Sector sizes that an image file reports. A file system block is 4 KiB nearly everywhere, and the
+/// file system below reads before it writes less than that.
 const FILE_LOGICAL_SECTOR_SIZE: u32 = 512;
 const FILE_PHYSICAL_SECTOR_SIZE: u32 = 4096;
 
-/// What a disk is opened for.
+/// The access for which a disk is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading what another program may be writing meanwhile: without a lock, so that what is
-    /// read may be torn. For a caller that only looks.
+    /// Reading while another program may be writing: without a lock, so reads may be torn. For
+    /// inspection only.
     Glance,
     /// Reading, beside other readers.
     ReadOnly,
@@ -42,13 +42,13 @@ pub enum Access {
     ReadWrite,
 }
 
-/// Why a disk could not be opened or created.
+/// The reasons for which a disk could not be opened or created.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is nothing of that name.
+    /// No file of that name exists.
     #[error("there is no file or device named {}", .0.display())]
     NotFound(PathBuf),
-    /// Creating would have overwritten something.
+    /// Creating would have overwritten a file.
     #[error("{} exists already and is not overwritten; remove it or choose another name",
         .0.display())]
     AlreadyExists(PathBuf),
@@ -70,7 +70,7 @@ pub enum OpenError {
     /// The size of a new disk is not a whole number of sectors.
     #[error("a disk of {0} bytes cannot be created: the size must be a positive multiple of 512")]
     InvalidSize(u64),
-    /// Anything else that the operating system says.
+    /// Any other error of the operating system.
     #[error("cannot open {}: {}", .0.display(), .1)]
     Io(PathBuf, #[source] io::Error),
 }
@@ -82,23 +82,23 @@ fn purpose(access: &Access) -> &'static str {
     }
 }
 
-/// An opened disk and its lock. The verbs block the calling thread.
+/// An open disk and its lock. The verbs block the calling thread.
 #[derive(Debug)]
 pub struct DiskFile {
     file: File,
-    /// The same past the page cache, if transfers are to go there.
+    /// The file opened past the page cache, if transfers are to go there.
     direct: Option<Direct>,
     geometry: Geometry,
     is_device: bool,
 }
 
 impl DiskFile {
-    /// Opens an existing image file or raw device and locks it. A file whose size is not a
-    /// multiple of the logical sector is used up to the last whole sector.
+    /// Opens an existing image file or raw device and locks it. A file whose size is not a multiple
+    /// of the logical sector is used up to the last whole sector.
     ///
-    /// A disk that is in use is asked for a little while before it is refused: what a killed
-    /// server had under way in the kernel keeps its lock for some milliseconds after its death, and
-    /// a server that is started again at once should not be turned away.
+    /// A disk that is in use is retried for a short while before it is refused: operations that a
+    /// killed server had in flight in the kernel keep its lock for some milliseconds after its
+    /// death, and a server that is restarted at once should not be turned away.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
         for _ in 0..PATIENCE {
             match Self::open_now(path, access) {
@@ -111,7 +111,7 @@ impl DiskFile {
 
     fn open_now(path: &Path, access: Access) -> Result<Self, OpenError> {
         let failed = |error| classify(path, access, error);
-        // Looked at before opening, because opening a pipe would wait for its other end.
+        // Checked before opening, because opening a pipe would wait for its other end.
         let file_type = std::fs::metadata(path).map_err(failed)?.file_type();
         let is_device = file_type.is_block_device();
         if !file_type.is_file() && !is_device {
@@ -132,9 +132,9 @@ impl DiskFile {
         Ok(Self { file, direct: None, geometry, is_device })
     }
 
-    /// Creates a sparse image file of `size` bytes, which reads as zeros, and opens it for
-    /// writing. The file itself is on stable storage afterwards. Where that fails there is no file.
-    /// It is for its owner alone: it will hold the files of others.
+    /// Creates a sparse image file of `size` bytes, which reads as zeros, and opens it for writing.
+    /// The file itself is on stable storage afterwards. If that fails there is no file. Only its
+    /// owner may access it: it will hold other users' files.
     pub fn create(path: &Path, size: u64) -> Result<Self, OpenError> {
         if size == 0 || !size.is_multiple_of(u64::from(FILE_LOGICAL_SECTOR_SIZE)) {
             return Err(OpenError::InvalidSize(size));
@@ -157,21 +157,21 @@ impl DiskFile {
         match made {
             Ok(geometry) => Ok(Self { file, direct: None, geometry, is_device: false }),
             Err(error) => {
-                // It is new, and ours.
+                // The file is new, and ours.
                 let _ = std::fs::remove_file(path);
                 Err(error)
             }
         }
     }
 
-    /// The same disk, of which everything goes past the page cache from now on, where the system
-    /// can do that. For what is written often and waited for, and not read meanwhile: a log.
+    /// The same disk, with every transfer past the page cache from now on, where the system can do
+    /// that. For a log: it is written often and waited for, and not read meanwhile.
     pub fn past_cache(self) -> Self {
         self.past_cache_for(Takes::All)
     }
 
-    /// The same disk, of which large transfers go past the page cache from now on, where the
-    /// system can do that. For a volume: see [`crate::direct`].
+    /// The same disk, with large transfers past the page cache from now on, where the system can do
+    /// that. For a volume: see [`crate::direct`].
     ///
     /// Callers must not write the same bytes twice at once.
     pub fn large_past_cache(self) -> Self {
@@ -185,12 +185,12 @@ impl DiskFile {
         Self { direct, ..self }
     }
 
-    /// What everything goes through but reads and writes.
+    /// The file for all operations other than reads and writes.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// What a transfer from or to these pieces goes through.
+    /// The file for a transfer from or to these pieces.
     pub(crate) fn file_for<'a>(
         &self,
         offset: u64,
@@ -199,13 +199,13 @@ impl DiskFile {
         self.past_cache_at(offset, pieces).unwrap_or(&self.file)
     }
 
-    /// What a read of the medium goes through: past the page cache, where that can be.
+    /// The file for a read of the medium: past the page cache, where that is possible.
     pub(crate) fn file_for_medium(&self, offset: u64, bytes: &[u8]) -> &File {
         let direct = self.direct.as_ref();
         direct.and_then(|direct| direct.for_medium(offset, bytes)).unwrap_or(&self.file)
     }
 
-    /// The same, if it goes past the page cache.
+    /// The file for a transfer that goes past the page cache, if it does.
     fn past_cache_at<'a>(
         &self,
         offset: u64,
@@ -214,12 +214,12 @@ impl DiskFile {
         self.direct.as_ref().and_then(|direct| direct.for_transfer(offset, pieces))
     }
 
-    /// Whether what lies there has to be copied to where it can be transferred from or to.
+    /// Whether these pieces must be copied to aligned memory for the transfer.
     fn needs_copy(&self, pieces: impl Iterator<Item = impl AsRef<[u8]>>) -> bool {
         self.direct.as_ref().is_some_and(|direct| direct.needs_copy(pieces))
     }
 
-    /// The bytes of a write as they can be transferred, if they cannot as they are.
+    /// A copy of the data of a write that can be transferred, if the data itself cannot.
     pub(crate) fn transferable(&self, data: &[Bytes]) -> Option<Bytes> {
         self.needs_copy(data.iter()).then(|| Buffer::joined(data).freeze())
     }
@@ -244,7 +244,8 @@ impl DiskFile {
         result.map_err(|error| IoError::from_os(Verb::Read, offset, length, &error))
     }
 
-    /// Fills `bytes` from `offset` with what the medium has, where the page cache can be passed.
+    /// Fills `bytes` from `offset` with the contents of the medium, where the page cache can be
+    /// bypassed.
     pub fn read_medium(&self, offset: u64, bytes: &mut [u8]) -> Result<(), IoError> {
         let length = bytes.len() as u64;
         self.geometry.check(Verb::Read, offset, length)?;
@@ -252,8 +253,8 @@ impl DiskFile {
         read.map_err(|error| IoError::from_os(Verb::Read, offset, length, &error))
     }
 
-    /// Fills `bytes` from `offset`, a range of the disk, if the page cache has them all, and says
-    /// whether it had: then it is done sooner here than when it is handed over.
+    /// Fills `bytes` from `offset`, a range of the disk, if the page cache has them all, and
+    /// returns whether it had: then this is faster than handing the call over.
     pub(crate) fn read_now(&self, offset: u64, bytes: &mut [u8]) -> bool {
         let length = bytes.len();
         self.past_cache_at(offset, once(&*bytes)).is_none()
@@ -275,7 +276,8 @@ impl DiskFile {
         result.map_err(|error| self.failure(Verb::Write, offset, length, &error))
     }
 
-    /// The failure of a call. One that found no room says whether its range was allocated.
+    /// Converts the failure of a call. One that found no room records whether its range was
+    /// allocated.
     pub(crate) fn failure(
         &self,
         verb: Verb,
@@ -319,16 +321,16 @@ impl DiskFile {
         }
     }
 
-    /// Has what holds an image file take the space for all of it now, so that no write of it finds
-    /// none later. What stands in it stays. A device has its space already.
+    /// Makes the host allocate the space for all of an image file now, so that no write of it finds
+    /// none later. Its contents stay. A device has its space already.
     ///
     /// # Errors
-    /// Those of the system, when there is not so much space among others.
+    /// Those of the system, when there is too little space.
     pub fn allocate(&self) -> io::Result<()> {
         if self.is_device { Ok(()) } else { system::allocate(&self.file, self.geometry.size) }
     }
 
-    /// Continues after short writes and interrupted calls; both have done no harm.
+    /// Continues after short writes and interrupted calls, which are harmless.
     fn write_all(&self, mut offset: u64, data: &[Bytes], mut through: bool) -> io::Result<()> {
         let mut slices: Vec<IoSlice<'_>> = data.iter().map(|piece| IoSlice::new(piece)).collect();
         let mut rest = &mut slices[..];
@@ -355,7 +357,7 @@ impl DiskFile {
     }
 }
 
-/// How often a disk that is in use is asked for again, [`PAUSE`] apart: for a second in all.
+/// Attempts to open a disk that is in use, [`PAUSE`] apart: for a second in all.
 const PATIENCE: usize = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -364,8 +366,8 @@ fn pause() {
     std::thread::sleep(PAUSE);
 }
 
-/// Invariant 1. The lock goes with the last descriptor: also with the server that is killed, as
-/// soon as the kernel has ended what it had under way.
+/// Invariant 1. The lock goes with the last descriptor: after a server is killed, as soon as the
+/// kernel has ended its operations in flight.
 fn lock(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
     let result = match access {
         Access::Glance => return Ok(()),
@@ -379,7 +381,7 @@ fn lock(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
 }
 
 fn measure(mut file: &File, is_device: bool, access: Access) -> io::Result<Geometry> {
-    let size = file.seek(SeekFrom::End(0))?; // the one way that knows files and devices alike
+    let size = file.seek(SeekFrom::End(0))?; // the one call that works for files and devices alike
     let (logical_sector_size, physical_sector_size) = if is_device {
         system::sector_sizes(file)?
     } else {
@@ -395,7 +397,7 @@ fn measure(mut file: &File, is_device: bool, access: Access) -> io::Result<Geome
     })
 }
 
-/// Makes the name of a new file as durable as the file.
+/// Makes the name of a new file durable.
 fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -404,7 +406,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Bytes that are free in the file system that a file lies in.
+/// Bytes that are free in the file system that holds a file.
 ///
 /// # Errors
 /// Those of the system.
@@ -429,7 +431,7 @@ fn classify(path: &Path, access: Access, error: io::Error) -> OpenError {
 mod tests {
     use super::*;
 
-    /// A folder of one test, removed at its end.
+    /// A directory of one test, removed at its end.
     struct Scratch(PathBuf);
 
     impl Scratch {

@@ -1,4 +1,4 @@
-//! The plain device: every verb is done when the call returns. For tools, and the last resort of
+//! The plain device: every verb is done when the call returns. For tools, and as the last resort of
 //! a server that has neither io_uring nor threads to spare: it stalls its reactor on every flush.
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb, length
 pub struct FileDevice(Holder);
 
 impl FileDevice {
-    /// Takes over an opened disk.
+    /// Takes over an open disk.
     pub fn new(file: DiskFile) -> Self {
         Self(Holder::new(file))
     }

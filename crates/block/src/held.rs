@@ -1,7 +1,7 @@
-//! An opened disk that its device and the calls in flight hold together.
+//! An open disk that its device and the calls in flight share.
 //!
-//! Closing lets go of the device's share and waits for the last one: only then is the file closed
-//! and its lock gone, so that a caller that has waited for the close can open the disk again.
+//! Closing drops the device's share and waits for the last one: only then is the file closed and
+//! its lock gone, so that a caller that has waited for the close can open the disk again.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use futures::channel::oneshot;
 use crate::disk_file::DiskFile;
 use crate::{Geometry, Io, IoError, Verb};
 
-/// One share.
+/// One share of an open disk.
 pub(crate) struct Held {
     file: DiskFile,
-    /// Never sent on: dropped after the file, which is what the other end waits for.
+    /// Never sent on: it is dropped after the file, and the other end waits for that.
     _gone: oneshot::Sender<()>,
 }
 
@@ -48,14 +48,14 @@ impl Holder {
         self.geometry
     }
 
-    /// A share for a call, if the device is open and the range is fit for it.
+    /// A share for a call, if the device is open and the range is valid for it.
     pub(crate) fn share(&self, verb: Verb, offset: u64, length: u64) -> Result<Arc<Held>, IoError> {
         let held = self.held.borrow().clone().ok_or_else(|| IoError::closed(verb))?;
         self.geometry.check(verb, offset, length)?;
         Ok(held)
     }
 
-    /// Reads what the page cache has, as [`DiskFile::read_now`].
+    /// Reads from the page cache, as [`DiskFile::read_now`].
     pub(crate) fn read_now(&self, offset: u64, bytes: &mut [u8]) -> bool {
         let file = self.share(Verb::Read, offset, bytes.len() as u64);
         file.is_ok_and(|file| file.read_now(offset, bytes))

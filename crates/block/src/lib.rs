@@ -1,8 +1,8 @@
-//! The bottom of the house: devices that read, write and flush, and the buffers they move.
+//! The bottom layer: devices that read, write and flush, and the buffers that they move.
 //!
 //! # Contract
 //! A [`BlockDevice`] has eight verbs. Offsets and lengths are bytes and multiples of the logical
-//! sector. What a completion means:
+//! sector. Meaning of a completion:
 //!
 //! * a completed **plain** write will be seen by every later read, and may still be lost when the
 //!   power goes;
@@ -12,29 +12,29 @@
 //! * between flushes any subset of the plain writes survives, in any order, and each may be torn
 //!   at 512-byte sectors.
 //!
-//! A buffer in flight belongs to the device until it comes back: dropping the future of a read or
-//! a write abandons the answer, never the memory, and the transfer still happens or has happened.
-//! An error leaves the written range undefined (old, new, or torn); nothing is retried here.
-//! A range that is misaligned or beyond the end is refused with `InvalidInput`, a write to a
-//! read-only device with `ReadOnlyFilesystem`, any verb after close with `NotConnected`; none of
-//! these reaches the medium.
+//! A buffer in flight belongs to the device until it comes back: dropping the future of a read or a
+//! write abandons the reply, never the memory, and the transfer still happens or has happened. An
+//! error leaves the written range undefined (old, new, or torn); nothing is retried here. A range
+//! that is misaligned or beyond the end is refused with `InvalidInput`, a write to a read-only
+//! device with `ReadOnlyFilesystem`, any verb after close with `NotConnected`; none of these
+//! reaches the medium.
 //!
 //! # Layers
-//! [`file::DiskFile`] opens, locks and measures an image file or a raw device. Three devices stand
-//! on it, and differ in what makes the calls: [`uring::UringDevice`] the kernel, by io_uring;
-//! [`threads::ThreadsDevice`] a few threads, where io_uring is forbidden, as it is in many
-//! containers; [`file::FileDevice`] the caller itself. [`scratch::ScratchDevice`] stands on any of
-//! them and writes nothing, and a [`slice::Slice`] is a part of any of them.
+//! [`file::DiskFile`] opens, locks and measures an image file or a raw device. Three devices use
+//! it, and differ in how the calls are made: [`uring::UringDevice`] by the kernel, with io_uring;
+//! [`threads::ThreadsDevice`] by a few threads, where io_uring is forbidden, as it is in many
+//! containers; [`file::FileDevice`] by the caller itself. [`scratch::ScratchDevice`] is a layer
+//! over any of them that writes nothing, and a [`slice::Slice`] is a part of any of them.
 //!
-//! A device may tell how its blocks lie on [`platters`]. Those of real disks do not: what a disk of
-//! today says of itself is made up.
+//! A device may report the layout of its blocks as [`platters`]. Real disks do not: the geometry
+//! that a disk reports today is made up.
 //!
-//! I/O is buffered: what is read and written goes through the kernel's page cache as well. There
-//! are two exceptions. A log goes past it, since nothing of it is read while it is written, and
-//! every write is one aligned piece that a caller waits for: [`file::DiskFile::past_cache`]. So do
-//! large transfers of a volume, for which the copy costs more than it saves:
-//! [`file::DiskFile::large_past_cache`]. A read that the page cache can answer is answered at once
-//! by the caller's own thread, on any device: handing it over would cost several times as much.
+//! I/O is buffered: reads and writes go through the kernel's page cache. There are two exceptions.
+//! A log goes past it, since it is not read while it is written, and every write is one aligned
+//! piece that a caller waits for: [`file::DiskFile::past_cache`]. So do large transfers of a
+//! volume, for which the copy costs more than it saves: [`file::DiskFile::large_past_cache`]. A
+//! read that the page cache can answer is answered at once by the caller's own thread, on any
+//! device: handing it over would cost several times as much.
 //!
 //! Verbs for tests (cutting the power, injecting faults, recording) live in wrappers, not in the
 //! trait. Architecture invariant: this crate knows bytes and devices, nothing of file systems.
@@ -71,13 +71,13 @@ use futures::FutureExt;
 use futures::future::{LocalBoxFuture, ready};
 use platters::Platters;
 
-/// The pending answer of a device. It may be dropped at any time without harm to memory.
+/// The pending result of a device call. It may be dropped at any time without harm to memory.
 pub type Io<T> = LocalBoxFuture<'static, Result<T, IoError>>;
 
-/// Says whether bytes are those that belong in a place.
+/// Checks whether bytes are the right contents of a range.
 pub type IsRight = Rc<dyn Fn(&[u8]) -> bool>;
 
-/// How large a device is and what it writes at once.
+/// Size, sectors and layout of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Size in bytes.
@@ -88,19 +88,19 @@ pub struct Geometry {
     pub physical_sector_size: u32,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// How it lies on several disks, if it does.
+    /// Its layout on several disks, if it is a set.
     pub stripe: Option<Stripe>,
-    /// Where its sectors lie and how they turn, if it tells.
+    /// The geometry and timing of its platters, if it reports them.
     pub platters: Option<Platters>,
 }
 
-/// How a set of disks is cut. Where nothing is needed of a whole stripe, a [`BlockDevice::discard`]
-/// of it spares the next writes there what keeps the neighbours of what they change.
+/// The layout of a set of disks. After a [`BlockDevice::discard`] of a whole stripe, the next
+/// writes there need not preserve the neighbours of the bytes that they change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripe {
-    /// Bytes that lie on one disk, side by side.
+    /// Adjacent bytes on one disk.
     pub unit: u64,
-    /// Disks that have data of one stripe.
+    /// Data disks of one stripe.
     pub width: u64,
 }
 
@@ -110,7 +110,7 @@ impl Stripe {
         self.unit * self.width
     }
 
-    /// The whole stripes in a range of bytes, by their numbers.
+    /// The numbers of the whole stripes in a range of bytes.
     pub fn within(&self, range: &Range<u64>) -> Range<u64> {
         let first = range.start.div_ceil(self.length());
         first..(range.end / self.length()).max(first)
@@ -118,9 +118,9 @@ impl Stripe {
 }
 
 impl Geometry {
-    /// Refuses what the device must not even try: a range that is not whole logical sectors
-    /// inside the device, or a change of a read-only one. The length is that of all pieces of a
-    /// write together; each piece may have any length.
+    /// Refuses calls that the device must not even try: a range that is not whole logical sectors
+    /// inside the device, or a change of a read-only one. The length is the total of all pieces of
+    /// a write; each piece may have any length.
     pub fn check(&self, verb: Verb, offset: u64, length: u64) -> Result<(), IoError> {
         let sector = u64::from(self.logical_sector_size);
         let inside = offset.checked_add(length).is_some_and(|end| end <= self.size);
@@ -134,7 +134,7 @@ impl Geometry {
     }
 }
 
-/// When a write counts as done.
+/// The point at which a write counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// When the device has taken it; a later flush makes it durable.
@@ -143,7 +143,7 @@ pub enum Durability {
     Through,
 }
 
-/// Which verb failed.
+/// The verb that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Reading.
@@ -156,50 +156,49 @@ pub enum Verb {
     Discard,
 }
 
-/// A device did not do what it was asked.
+/// A failed or refused call of a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {}", self.attempt(), self.reason())]
 pub struct IoError {
-    /// What was asked.
+    /// The verb.
     pub verb: Verb,
-    /// Where, in bytes.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How much, in bytes.
+    /// Length in bytes.
     pub length: u64,
     /// The reason.
     pub kind: ErrorKind,
-    /// The operating system's number for it, if it came from there: the message is made from it,
+    /// The operating system's error number, if it came from there: the message is made from it,
     /// because the commonest failure of a disk (EIO) has no kind of its own.
     pub code: Option<i32>,
-    /// Whether the range was allocated already, where a write found no room: a raw device, or a
+    /// Whether the range of a write that found no room was allocated already: a raw device, or a
     /// part of a file that holds data.
     pub was_allocated: bool,
 }
 
 impl IoError {
-    /// A refusal or failure that the operating system has no part in.
+    /// A refusal or failure without an error of the operating system.
     pub fn new(verb: Verb, offset: u64, length: u64, kind: ErrorKind) -> Self {
         Self { verb, offset, length, kind, code: None, was_allocated: false }
     }
 
-    /// What the operating system answered.
+    /// An error of the operating system.
     pub fn from_os(verb: Verb, offset: u64, length: u64, error: &io::Error) -> Self {
         Self { code: error.raw_os_error(), ..Self::new(verb, offset, length, error.kind()) }
     }
 
-    /// The answer of a device that has been closed.
+    /// The error of a device that has been closed.
     pub fn closed(verb: Verb) -> Self {
         Self::new(verb, 0, 0, ErrorKind::NotConnected)
     }
 
-    /// The same, for a caller that does not try again, whatever comes to be free.
+    /// The same error, for a caller that does not retry, whatever space is freed.
     pub fn for_good(self) -> Self {
         Self { kind: ErrorKind::Other, ..self }
     }
 
-    /// Whether it was a write for which there is no room below: the disk is a file that grows or a
-    /// thin device, and its host is full. Nothing has changed, and the same write may succeed
-    /// later.
+    /// Whether a write found no room below: the disk is a file that grows or a thin device, and its
+    /// host is full. Nothing has changed, and the same write may succeed later.
     pub fn is_full(&self) -> bool {
         let is_full = matches!(self.kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
         self.verb == Verb::Write && is_full
@@ -221,15 +220,16 @@ impl IoError {
     }
 }
 
-/// A disk, or what behaves like one. See the crate's contract.
+/// A disk, or anything that behaves like one. See the crate's contract.
 pub trait BlockDevice {
     /// Size and sectors.
     fn geometry(&self) -> Geometry;
 
-    /// Fills all of `buffer` from `offset` and gives it back.
+    /// Fills all of `buffer` from `offset` and returns it.
     fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer>;
 
-    /// The same, past every cache of the host as far as it allows: what the medium gives back.
+    /// As [`BlockDevice::read`], but past every cache of the host as far as it allows: the contents
+    /// of the medium.
     fn read_medium(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
         self.read(offset, buffer)
     }
@@ -240,20 +240,20 @@ pub trait BlockDevice {
     /// The barrier: see the crate's contract.
     fn flush(&self) -> Io<()>;
 
-    /// Tells the device that a range holds nothing: until it is written again, which is to begin
-    /// when this has completed, reads of it give anything or zeros. A cut may bring back anything
-    /// as well. A hint: a device that cannot do it succeeds without doing it.
+    /// Declares that a range holds no data: until it is rewritten, which must not begin before this
+    /// has completed, reads of it return anything or zeros. A crash may bring back anything as
+    /// well. A hint: a device that cannot do it succeeds without doing it.
     fn discard(&self, offset: u64, length: u64) -> Io<()>;
 
-    /// Looks for the right bytes of a range of which a read gives others: among all that the device
-    /// can make of it, such as what each disk of a mirror has. Gives them, and writes them where
-    /// others stood; no write of the range happens in between. Nothing if there are none: so it is
-    /// for a device that has one version of everything.
+    /// Searches for the right bytes of a range of which a read returns others, among all versions
+    /// that the device has, such as one per disk of a mirror. Returns them, and rewrites the bad
+    /// copies; no write of the range happens in between. Nothing if there are none: a device with
+    /// one version of everything has none.
     fn mend(&self, _offset: u64, _length: u64, _is_right: IsRight) -> Io<Option<Buffer>> {
         ready(Ok(None)).boxed_local()
     }
 
-    /// Waits for what is in flight and lets go of the device. Does not flush.
+    /// Waits for calls in flight and releases the device. Does not flush.
     fn close(&self) -> Io<()>;
 }
 

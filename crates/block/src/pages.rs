@@ -1,17 +1,16 @@
 //! The memory of buffers: pages.
 //!
-//! Those of large buffers are pieces of [`chunks`], and what no chunk has room for comes from the
-//! kernel itself and goes back there: in an allocator's heap, where small things that stay lie
-//! between, memory of large buffers that come and go is lost in pieces.
+//! Large buffers are pieces of [`chunks`], and memory that no chunk has room for comes from the
+//! kernel itself and goes back there: in an allocator's heap, small long-lived objects lie between
+//! large buffers that come and go, and fragment their memory.
 //!
-//! Small ones are [cut](chunks::cut) from units of chunks, and each thread keeps some that were
-//! given back.
+//! Small ones are [cut](chunks::cut) from units of chunks, and each thread caches some freed ones.
 //!
 //! Invariants:
 //! 1. Every byte of pages is initialised: the kernel gave zeros.
-//! 2. What is kept belongs to no caller; what is taken is kept no more.
+//! 2. Cached pages belong to no caller; pages that are taken leave the cache.
 //! 3. A thread keeps [`KEPT_MOST`] bytes at most.
-//! 4. Where memory came from follows from its length alone.
+//! 4. The length of memory alone determines its source.
 //!
 //! Not asserted: 1, which the kernel keeps; 2, which ownership keeps.
 
@@ -27,14 +26,15 @@ use crate::chunks::{self, cut};
 /// Every buffer starts at a multiple of this many bytes.
 pub const ALIGNMENT: usize = 4096;
 
-/// Bytes that a thread keeps: few, since a page of them may be all that keeps a unit.
+/// Bytes that a thread caches: few, since one page of them may be all that keeps a unit from its
+/// chunk.
 const KEPT_MOST: usize = 4 << 20;
-/// Sizes that are kept: powers of two from a page on.
+/// Sizes that are cached: powers of two from a page on.
 const SIZES: usize = 3;
-/// What is larger than these comes from chunks or from the kernel itself.
+/// The largest small buffer, in bytes. Larger ones come from chunks or from the kernel itself.
 const SMALL: usize = ALIGNMENT << (SIZES - 1);
 
-/// Memory that is owned, and holds anything.
+/// Owned memory with arbitrary contents.
 pub(crate) struct Pages {
     start: NonNull<u8>,
     length: usize,
@@ -45,7 +45,7 @@ unsafe impl Send for Pages {}
 // SAFETY: shared Pages give out shared slices only; u8 is Sync.
 unsafe impl Sync for Pages {}
 
-/// What a thread keeps, by size.
+/// The freed pages that a thread caches, by size.
 #[derive(Default)]
 struct Kept {
     pages: [Vec<Pages>; SIZES],
@@ -56,14 +56,14 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
-/// Where memory of `length` bytes is kept, if it is of a size that is.
+/// The index of the cache for memory of `length` bytes, if that size is cached.
 fn place_of(length: usize) -> Option<usize> {
     let place = length.checked_div(ALIGNMENT)?.checked_ilog2()? as usize;
     (place < SIZES && length == ALIGNMENT << place).then_some(place)
 }
 
 impl Pages {
-    /// At least `length` bytes, which hold anything; none for 0.
+    /// Takes at least `length` bytes, with arbitrary contents; none for 0.
     pub(crate) fn take(length: usize) -> Self {
         if length == 0 {
             return Self { start: NonNull::dangling(), length };
@@ -76,7 +76,7 @@ impl Pages {
         }
     }
 
-    /// Some that were given back.
+    /// Takes cached pages.
     fn kept(place: usize) -> Option<Self> {
         let kept = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
@@ -88,25 +88,25 @@ impl Pages {
         kept.ok().flatten()
     }
 
-    /// The same memory in parts, each of which goes by itself: units of a chunk, if it is more than
-    /// one of them, or else all of it.
+    /// The same memory in parts, each of which is freed by itself: units of a chunk, if it is more
+    /// than one of them, or else all of it.
     pub(crate) fn into_parts(self) -> impl Iterator<Item = Self> {
         let whole = ManuallyDrop::new(self);
         let (start, length) = (whole.start, whole.length);
         let part = if chunks::has(length) { chunks::UNIT } else { length.max(1) };
         (0..length).step_by(part).map(move |at| {
-            // SAFETY: `at` is less than `length`, which is what is there from `start` on.
+            // SAFETY: `at` is less than `length`, the number of bytes from `start` on.
             let start = unsafe { start.add(at) };
-            // Each part is of a length that a chunk has, or is the whole, and no two have a byte in
+            // Each part has a length that a chunk has, or is the whole, and no two have a byte in
             // common (invariant 4); nobody drops the whole.
             Self { start, length: part.min(length) }
         })
     }
 
-    /// Gives it back, for the next caller that takes as much.
+    /// Frees the pages, for the next caller that takes this size.
     pub(crate) fn give_back(self) {
         let Some(place) = place_of(self.length) else { return };
-        // At the end of a thread nothing is kept: then `self` is freed with the closure.
+        // At the end of a thread the cache is gone: then `self` is freed with the closure.
         let _ = KEPT.try_with(move |kept| {
             let mut kept = kept.borrow_mut();
             if kept.bytes + self.length <= KEPT_MOST {
@@ -116,7 +116,7 @@ impl Pages {
         });
     }
 
-    /// As much from where such lengths come from.
+    /// Allocates `length` bytes from the source of such lengths.
     fn allocate(length: usize) -> Self {
         let start = if chunks::has(length) {
             chunks::take(length)
@@ -128,12 +128,13 @@ impl Pages {
         Self { start: start.unwrap_or_else(|| handle_alloc_error(Self::layout(length))), length }
     }
 
-    /// Pages of zeros of the kernel, private to this process; null if it has none.
+    /// Zero pages from the kernel, private to this process; null if it has none.
     fn map(length: usize) -> *mut u8 {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // All of it will be filled, and a fault a page would cost more than the filling.
+        // All of it will be filled, and a fault per page would cost more than the filling.
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-        // SAFETY: nothing that exists is replaced: the kernel chooses where the new memory is.
+        // SAFETY: nothing that exists is replaced: the kernel chooses the address of the new
+        // memory.
         let memory = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
         if memory == libc::MAP_FAILED { std::ptr::null_mut() } else { memory.cast() }
     }
@@ -157,19 +158,19 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         if chunks::has(self.length) {
-            // SAFETY: it was taken there for this length (invariant 4), and is given back once, as
-            // only drop gives back and Pages cannot be copied.
+            // SAFETY: it was taken there for this length (invariant 4), and is freed once, as only
+            // drop frees it and Pages cannot be copied.
             unsafe { chunks::give_back(self.start, self.length) };
         } else if self.length > SMALL {
             // SAFETY: all of it came from `map` (invariant 4), which gave it to nobody else, and it
-            // is given back once, as above.
+            // is freed once, as above.
             unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
         } else if self.length > 0 {
             debug_assert!(
                 place_of(self.length).is_some(),
                 "invariant 4: it has one of few lengths"
             );
-            // SAFETY: it was taken there for this length (invariant 4), and is given back once, as
+            // SAFETY: it was taken there for this length (invariant 4), and is freed once, as
             // above.
             unsafe { cut::give_back(self.start, self.length) };
         }

@@ -1,16 +1,16 @@
-//! Bytes that stand in several pieces, one behind the other.
+//! Bytes in several pieces, one behind the other.
 
 use bytes::Bytes;
 
 use crate::{Buffer, part_of};
 
-/// Bytes of all of them.
+/// Total length of the pieces, in bytes.
 pub fn length_of(pieces: &[Bytes]) -> u64 {
     pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
-/// A stretch of several pieces, to be kept: by reference if it is a good part of one, else copied
-/// together. So it keeps no more memory than twice its own.
+/// A range of several pieces, to be kept: by reference if it is a good part of one, else copied
+/// together. So it pins no more memory than twice its own size.
 pub fn gather(data: &[Bytes], start: usize, length: usize) -> Bytes {
     let mut skip = start;
     for piece in data {
@@ -25,7 +25,7 @@ pub fn gather(data: &[Bytes], start: usize, length: usize) -> Bytes {
     Buffer::joined(&slices(data, start, length)).freeze()
 }
 
-/// The parts of several pieces that make up a stretch of them.
+/// The slices of several pieces that make up a range of them.
 pub fn slices(data: &[Bytes], start: usize, length: usize) -> Vec<Bytes> {
     let mut skip = start;
     let mut left = length;

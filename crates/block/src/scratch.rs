@@ -1,7 +1,7 @@
-//! A device on which nothing is written: what is, stays in memory.
+//! A device that writes nothing: changes stay in memory.
 //!
-//! For a caller that wants to see what a change would come to. Reads show what was written over
-//! what is on the device below; a flush has nothing to do.
+//! For a caller that wants to see the result of a change. Reads show written data over the contents
+//! of the device below; a flush has nothing to do.
 //!
 //! Invariant: a page in memory is whole; it was read from below before a part of it was written.
 
@@ -24,12 +24,12 @@ pub struct ScratchDevice {
 }
 
 impl ScratchDevice {
-    /// Over a device, which may be read-only.
+    /// A scratch device over a device, which may be read-only.
     pub fn new(below: Rc<dyn BlockDevice>) -> Self {
         Self { below, pages: Rc::default() }
     }
 
-    /// The pages of a range that are not in memory. One that is to be written in part is read.
+    /// The pages of a range that are not in memory. A page that is to be written in part is read.
     fn fill(&self, offset: u64, length: u64) -> Vec<Io<(u64, Buffer)>> {
         let size = self.below.geometry().size;
         let (first, last) = (offset / PAGE, (offset + length - 1) / PAGE);
@@ -59,7 +59,7 @@ impl BlockDevice for ScratchDevice {
         async move {
             let mut buffer = match read.await {
                 Ok(buffer) => buffer,
-                // What cannot be read below may have been written over.
+                // Pages that cannot be read below may have been overwritten in memory.
                 Err(error) if !pages.borrow().is_empty() => {
                     read_missing(&pages, &*below, offset, length).await.map_err(|_| error)?
                 }
@@ -115,10 +115,10 @@ impl BlockDevice for ScratchDevice {
 
     fn discard(&self, offset: u64, length: u64) -> Io<()> {
         let checked = self.geometry().check(Verb::Discard, offset, length);
-        std::future::ready(checked).boxed_local() // what is there afterwards is not said
+        std::future::ready(checked).boxed_local() // the contents afterwards are unspecified
     }
 
-    /// What is below is mended as by a read of it.
+    /// Ranges without pages in memory are repaired by the device below.
     fn mend(&self, offset: u64, length: u64, is_right: IsRight) -> Io<Option<Buffer>> {
         let range = offset / PAGE..(offset + length).div_ceil(PAGE);
         if self.pages.borrow().range(range).next().is_some() {
@@ -132,8 +132,7 @@ impl BlockDevice for ScratchDevice {
     }
 }
 
-/// A range, of which only those pages are read from below that are not in memory; the others are
-/// zeros.
+/// Reads a range from below, but only the pages that are not in memory; the others are zeros.
 async fn read_missing(
     pages: &RefCell<BTreeMap<u64, Box<[u8]>>>,
     below: &dyn BlockDevice,
@@ -159,8 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// A device that shows the number of each sector, and cannot be written. Its second page cannot
-    /// be read if that is wanted.
+    /// A read-only device that shows the number of each sector. Its second page may be unreadable.
     struct Numbers {
         has_bad_page: bool,
     }

@@ -1,9 +1,9 @@
 //! Parts of a device, each of them a device of its own.
 //!
-//! A file system and its log may lie on one device. Each of the two is given its part of it.
+//! A file system and its log may share one device. Each of the two gets its part of it.
 //!
 //! Invariants:
-//! 1. No call reaches outside of its part: it is checked against the size of that.
+//! 1. No call reaches outside of its part: it is checked against the part's size.
 //! 2. The device below is closed with the part that is closed last.
 //!
 //! Not asserted: 1, which is checked for each call and refused.
@@ -28,17 +28,17 @@ pub struct Slice {
     is_closed: Cell<bool>,
 }
 
-/// What the parts share.
+/// The device that the parts share.
 struct Whole {
     device: Rc<dyn BlockDevice>,
     /// Parts that are open.
     open: Cell<usize>,
 }
 
-/// Cuts a device in two, of which the first has so many bytes.
+/// Cuts a device in two; the first part has `at` bytes.
 ///
 /// # Panics
-/// When that is no whole number of logical sectors, or more than there are.
+/// When that is no whole number of logical sectors, or more than the device has.
 pub fn split(device: Rc<dyn BlockDevice>, at: u64) -> [Slice; 2] {
     let Geometry { size, logical_sector_size, .. } = device.geometry();
     assert!(at <= size && at.is_multiple_of(logical_sector_size.into()), "{at} of {size}");
@@ -48,7 +48,7 @@ pub fn split(device: Rc<dyn BlockDevice>, at: u64) -> [Slice; 2] {
 }
 
 impl Slice {
-    /// Has a call made on the whole device, at its own place there. What fails, fails here.
+    /// Makes a call on the whole device, at the part's offset. Failures report the part's offset.
     fn call<T: 'static>(
         &self,
         verb: Verb,

@@ -1,8 +1,8 @@
-//! The system calls that std does not name, each behind a safe function.
+//! The system calls that std does not offer, each behind a safe function.
 //!
 //! Everything here takes a borrowed [`File`], so the descriptor is open for the whole call, and
 //! passes only memory that the caller has lent for the whole call. Nothing is retried and nothing
-//! is interpreted; that is [`crate::file`]'s part.
+//! is interpreted; that is the task of [`crate::file`].
 
 #![allow(unsafe_code)]
 
@@ -18,8 +18,8 @@ pub(crate) const SLICES_MAX: usize = libc::UIO_MAXIOV as usize;
 const BLKDISCARD: libc::Ioctl = libc::BLKSSZGET + 119 - 104;
 const BLKROGET: libc::Ioctl = libc::BLKSSZGET + 94 - 104;
 
-/// Writes at `offset` and says how much was taken, which may be less than all. With `through` the
-/// bytes are on stable storage when the call returns.
+/// Writes at `offset` and returns the number of bytes taken, which may be less than all. With
+/// `through` the bytes are on stable storage when the call returns.
 pub(crate) fn write_at(
     file: &File,
     slices: &[IoSlice<'_>],
@@ -36,8 +36,8 @@ pub(crate) fn write_at(
     if taken < 0 { Err(Error::last_os_error()) } else { Ok(taken as usize) }
 }
 
-/// Reads what there is of `bytes` from `offset` without waiting for a disk, and says how much that
-/// was. Fails where there is nothing, or the file system below cannot tell.
+/// Reads the cached part of `bytes` from `offset` without waiting for a disk, and returns its
+/// length. Fails where nothing is cached, or the file system below cannot say.
 pub(crate) fn read_now(file: &File, bytes: &mut [u8], offset: u64) -> Result<usize> {
     let slice = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: the one slice points to memory that is lent to us alone, and the kernel writes no
@@ -48,7 +48,7 @@ pub(crate) fn read_now(file: &File, bytes: &mut [u8], offset: u64) -> Result<usi
     if taken < 0 { Err(Error::last_os_error()) } else { Ok(taken as usize) }
 }
 
-/// Gives the range back to the file system below; it reads as zeros afterwards.
+/// Frees the range in the file system below; it reads as zeros afterwards.
 pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) -> Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: no memory is passed.
@@ -57,7 +57,7 @@ pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) -> Result<()> {
     check(result)
 }
 
-/// The first byte from `offset` on that the file system below holds no data for; the end of the
+/// The first byte from `offset` on for which the file system below holds no data; the end of the
 /// file at the latest.
 pub(crate) fn next_hole(file: &File, offset: u64) -> Result<u64> {
     // SAFETY: no memory is passed. All transfers name their offset, so none depends on the position
@@ -66,14 +66,14 @@ pub(crate) fn next_hole(file: &File, offset: u64) -> Result<u64> {
     u64::try_from(hole).map_err(|_| Error::last_os_error())
 }
 
-/// Has the file system below take the space for the first `length` bytes of a file, and keeps what
-/// stands there.
+/// Makes the file system below allocate the first `length` bytes of a file, and keeps their
+/// contents.
 pub(crate) fn allocate(file: &File, length: u64) -> Result<()> {
     // SAFETY: no memory is passed.
     check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, to_off(length)?) })
 }
 
-/// Bytes that a process without privileges may still take of the file system that a file lies in.
+/// Bytes that an unprivileged process may still take of the file system that holds a file.
 pub(crate) fn free_bytes(file: &File) -> Result<u64> {
     // SAFETY: statvfs is a C struct of numbers, for which zeros are a value.
     let mut told: libc::statvfs = unsafe { std::mem::zeroed() };
@@ -82,7 +82,7 @@ pub(crate) fn free_bytes(file: &File) -> Result<u64> {
     Ok(told.f_bavail.saturating_mul(told.f_frsize))
 }
 
-/// Tells a block device that the range holds nothing.
+/// Declares to a block device that the range holds no data.
 pub(crate) fn discard_sectors(file: &File, offset: u64, length: u64) -> Result<()> {
     let range: [u64; 2] = [offset, length];
     // SAFETY: BLKDISCARD reads two 64-bit numbers, which live until the call returns.
@@ -90,7 +90,7 @@ pub(crate) fn discard_sectors(file: &File, offset: u64, length: u64) -> Result<(
     check(result)
 }
 
-/// Whether a block device refuses writes. It can be opened for writing all the same.
+/// Whether a block device refuses writes. It can still be opened for writing.
 pub(crate) fn is_write_protected(file: &File) -> Result<bool> {
     let mut protected: libc::c_int = 0;
     // SAFETY: BLKROGET writes one int, which is ours alone.
@@ -109,8 +109,8 @@ pub(crate) fn sector_sizes(file: &File) -> Result<(u32, u32)> {
     Ok((logical.unsigned_abs(), physical))
 }
 
-/// How transfers past the page cache have to be aligned, in memory and in the file, in bytes; none
-/// where the file system below takes none, or does not say.
+/// Alignment of transfers past the page cache, in memory and in the file, in bytes; none where the
+/// file system below takes none, or does not say.
 pub(crate) fn direct_alignment(file: &File) -> Option<u32> {
     // SAFETY: statx is a C struct of numbers, for which zeros are a value.
     let mut told: libc::statx = unsafe { std::mem::zeroed() };
@@ -123,8 +123,8 @@ pub(crate) fn direct_alignment(file: &File) -> Option<u32> {
     (is_told && told.stx_dio_offset_align > 0).then_some(alignment)
 }
 
-/// A counter of the kernel's that can be waited for, for the completions of a ring. Reading it
-/// never blocks.
+/// An event counter of the kernel, for waiting for the completions of a ring. Reading it never
+/// blocks.
 pub(crate) fn event_counter() -> Result<File> {
     // SAFETY: no memory is passed.
     let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };

@@ -1,13 +1,13 @@
-//! The device for where the kernel forbids io_uring: a few threads make the blocking calls.
+//! The device for systems that forbid io_uring: a few threads make the blocking calls.
 //!
 //! Invariants:
-//! 1. A job owns its memory and its share of the disk, so it needs no caller that waits for it.
-//! 2. A job lets go of the disk before it answers: a caller that has the answer and drops the
-//!    device can open the disk again.
-//! 3. Dropping the pool waits for every job that was given to it.
+//! 1. A job owns its memory and its share of the disk, so it needs no waiting caller.
+//! 2. A job drops its share of the disk before it replies: a caller that has the reply and drops
+//!    the device can open the disk again.
+//! 3. Dropping the pool waits for every queued job.
 //!
-//! Not asserted: 1, which the type of a job keeps; 2 and 3, which are about the order of two
-//! lines: a test shows them.
+//! Not asserted: 1, which the type of a job keeps; 2 and 3, which are about the order of two lines:
+//! a test shows them.
 
 use std::num::NonZeroUsize;
 use std::rc::Rc;
@@ -34,11 +34,11 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of so many threads, which all devices of a reactor share: as many calls are under
-    /// way at once. A flush holds one of them as long as it takes.
+    /// A pool of this many threads, which all devices of a reactor share: the most calls that are
+    /// in flight at once. A flush holds one of them as long as it takes.
     ///
     /// # Errors
-    /// The operating system's, when it gives no threads.
+    /// The operating system's, when it cannot start threads.
     pub fn new(threads: NonZeroUsize) -> std::io::Result<Rc<Self>> {
         let (jobs, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
@@ -61,7 +61,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.jobs.take(); // the threads finish the queue, find it closed, and end: invariant 3
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // one that panicked has said so
+            let _ = thread.join(); // a thread that panicked has reported it
         }
     }
 }
@@ -76,15 +76,15 @@ fn work(queue: &Mutex<Receiver<Job>>) {
     }
 }
 
-/// A [`DiskFile`] behind the [`BlockDevice`] trait, driven by a [`Pool`]. The futures belong to
-/// one thread, as all of ours do; they are woken from another.
+/// A [`DiskFile`] behind the [`BlockDevice`] trait, driven by a [`Pool`]. The futures belong to one
+/// thread, as all of ours do; they are woken from another.
 pub struct ThreadsDevice {
     disk: Holder,
     pool: Rc<Pool>,
 }
 
 impl ThreadsDevice {
-    /// Takes over an opened disk.
+    /// Takes over an open disk.
     pub fn new(pool: &Rc<Pool>, file: DiskFile) -> Self {
         Self { disk: Holder::new(file), pool: pool.clone() }
     }

@@ -1,18 +1,18 @@
-//! Blocks of metadata in memory, by the number at which each begins.
+//! Cached blocks of metadata, by the number at which each begins.
 //!
-//! A task that wants a block asks for it here; an `Rc` of it pins it. What a block holds, and where
-//! it is read and written, is its engine's: the cache knows when it may go, and lends the memory of
-//! those that went to those that come.
+//! A task that wants a block asks for it here; an `Rc` of it pins it. The engine owns the contents
+//! of a block, and reads and writes it: the cache decides when it is evicted, and reuses the memory
+//! of evicted blocks for new ones.
 //!
 //! ```text
 //!  not here --begin--> being read --insert--> here --evict, remove--> not here
 //! ```
 //!
 //! Invariants:
-//! 1. For one number there is at most one block, and at most one read on its way.
-//! 2. What is pinned, or may not go, is not evicted; so the budget is a wish. What is pinned by
-//!    files in memory goes with them, and what exceeds the budget then is bounded by what is under
-//!    way.
+//! 1. For one number there is at most one block, and at most one read in flight.
+//! 2. A block that is pinned, or may not go, is not evicted; so the budget is a soft limit. Blocks
+//!    pinned by files in memory go with these, and the excess over the budget then is bounded by
+//!    the operations under way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -23,11 +23,11 @@ use runtime::sync::Signal;
 use crate::budget::Budget;
 use crate::hash::NumberMap;
 
-/// A block that is kept.
+/// A cached block.
 pub trait Block {
-    /// Bytes of memory that its image takes.
+    /// Bytes of memory of its image.
     fn memory(&self) -> usize;
-    /// Whether nothing of it is lost when it goes: the device has it all.
+    /// Whether it can be evicted without loss: the device has all of it.
     fn may_go(&self) -> bool;
     /// The memory itself, for another block.
     fn into_memory(self) -> block::Buffer;
@@ -35,7 +35,7 @@ pub trait Block {
 
 struct Kept<B> {
     block: Rc<B>,
-    /// Ticks of the cache's clock at the last use.
+    /// Tick of the cache's clock at the last use.
     used: Cell<u64>,
 }
 
@@ -45,9 +45,9 @@ pub struct BlockCache<B> {
     loading: RefCell<BTreeSet<u64>>,
     loaded: Signal,
     tick: Cell<u64>,
-    /// Memory of blocks that were evicted: given back, it would go to pieces.
+    /// Memory of evicted blocks: giving it back would fragment the heap.
     spare: RefCell<Vec<block::Buffer>>,
-    /// What most blocks take, in bytes.
+    /// Size of most blocks, in bytes.
     usual_size: usize,
     budget: Rc<Budget>,
 }
@@ -66,7 +66,7 @@ impl<B: Block> BlockCache<B> {
         }
     }
 
-    /// What its blocks, and the rest of what is kept of the volume, may take.
+    /// The memory budget of the blocks, and of all else that is cached of the volume.
     pub fn budget(&self) -> &Rc<Budget> {
         &self.budget
     }
@@ -84,7 +84,7 @@ impl<B: Block> BlockCache<B> {
         self.blocks.borrow().contains_key(&number)
     }
 
-    /// Those that are so, by their numbers.
+    /// The blocks for which `is_so` holds, by their numbers.
     pub fn filtered(&self, is_so: impl Fn(&B) -> bool) -> Vec<Rc<B>> {
         let blocks = self.blocks.borrow();
         let mut some: Vec<_> = blocks.iter().filter(|(_, kept)| is_so(&kept.block)).collect();
@@ -92,18 +92,18 @@ impl<B: Block> BlockCache<B> {
         some.into_iter().map(|(_, kept)| kept.block.clone()).collect()
     }
 
-    /// Begins to read the block at `number`, which is not here; nothing if it is being read.
+    /// Begins to read the block at `number`, which is not here; nothing if a read is in flight.
     pub fn begin(&self, number: u64) -> Option<Loading<'_, B>> {
         let is_first = self.loading.borrow_mut().insert(number);
         is_first.then(|| Loading { cache: self, number })
     }
 
-    /// Waits until a block has been read, or could not be.
+    /// Waits until any block has been read, or a read has failed.
     pub async fn wait(&self) {
         self.loaded.wait().await;
     }
 
-    /// Takes in a block that was read, or made in memory.
+    /// Adds a block that was read, or made in memory.
     ///
     /// # Panics
     /// If there is one at `number`.
@@ -120,14 +120,14 @@ impl<B: Block> BlockCache<B> {
         self.budget.bound_data();
     }
 
-    /// Takes a block out, whatever there is of it to be written.
+    /// Removes a block, even if it is dirty.
     pub fn remove(&self, number: u64) -> Option<Rc<B>> {
         let Kept { block, .. } = self.blocks.borrow_mut().remove(&number)?;
         self.budget.blocks().subtract(block.memory());
         Some(block)
     }
 
-    /// The memory of a block that is here changes as `change` changes it.
+    /// Accounts for a change of the memory of a cached block by `change`.
     pub fn resize(&self, block: &B, change: impl FnOnce()) {
         let before = block.memory();
         change();
@@ -135,7 +135,7 @@ impl<B: Block> BlockCache<B> {
         self.budget.blocks().subtract(before);
     }
 
-    /// Memory for a block of `size` bytes, of one that was evicted if there is some.
+    /// Memory for a block of `size` bytes, reused from an evicted block if there is some.
     pub fn unfilled(&self, size: usize) -> block::Buffer {
         let spare = if size == self.usual_size { self.spare.borrow_mut().pop() } else { None };
         match spare {
@@ -147,7 +147,7 @@ impl<B: Block> BlockCache<B> {
         }
     }
 
-    /// Drops the least recently used eighth of what may go (invariant 2).
+    /// Evicts the least recently used eighth of the blocks that may go (invariant 2).
     pub fn evict(&self) {
         let mut blocks = self.blocks.borrow_mut();
         let mut idle: Vec<(u64, u64)> = blocks
@@ -170,7 +170,7 @@ impl<B: Block> BlockCache<B> {
         self.budget.settle();
     }
 
-    /// Keeps the memory of a block that was evicted, if it is one of the usual size.
+    /// Keeps the memory of an evicted block for reuse, if it has the usual size.
     fn keep_spare(&self, block: Rc<B>) {
         let memory = Rc::into_inner(block).map(B::into_memory);
         if let Some(usual) = memory.filter(|memory| memory.len() == self.usual_size) {
@@ -179,7 +179,7 @@ impl<B: Block> BlockCache<B> {
         }
     }
 
-    /// Gives back what is kept of evicted blocks beyond the budget.
+    /// Frees spare memory beyond the budget.
     fn trim_spare(&self) {
         let mut spare = self.spare.borrow_mut();
         let most = self.budget.room() / self.usual_size;
@@ -193,7 +193,7 @@ impl<B: Block> BlockCache<B> {
     }
 }
 
-/// A read on its way; dropped, it lets the next one try.
+/// A read in flight; dropped, it lets the next task try.
 pub struct Loading<'a, B> {
     cache: &'a BlockCache<B>,
     number: u64,
@@ -210,7 +210,7 @@ impl<B> Drop for Loading<'_, B> {
 mod tests {
     use super::*;
 
-    /// A block of 4 KiB that may go or not.
+    /// A block of 4 KiB that may be evicted or not.
     struct Sample {
         memory: block::Buffer,
         may_go: Cell<bool>,
@@ -232,7 +232,7 @@ mod tests {
 
     const SIZE: usize = 4096;
 
-    /// A cache whose budget is 64 blocks, but for what is always for data.
+    /// A cache whose budget is 64 blocks, besides the part that is always for data.
     fn cache() -> BlockCache<Sample> {
         BlockCache::new(SIZE as u64, Budget::new(64 * SIZE * 8 / 7, SIZE as u64, false))
     }

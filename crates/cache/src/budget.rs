@@ -1,17 +1,17 @@
-//! The budget: bytes of memory for everything that is kept of one volume.
+//! The budget: bytes of memory for everything that is cached of one volume.
 //!
-//! Blocks of metadata, what is kept beside them (files, names, data on its way) and what undoes
-//! their changes come first; data that may be read again has what they leave. No task is refused
-//! memory: one that takes some asks afterwards whether others should let go of theirs, and the
-//! budget is exceeded by what cannot go.
+//! Blocks of metadata, the memory beside them (files, names, data in flight) and the undo data of
+//! their changes come first; cached file data has the rest. No task is refused memory: one that
+//! takes some asks afterwards whether others should free theirs, and memory that cannot be freed
+//! may exceed the budget.
 //!
 //! Invariants:
-//! 1. The keeper of something counts it here for as long as it is kept, under one heading.
-//! 2. Being short is told once until more is in use: looking for what may go costs a pass over all
-//!    there is.
+//! 1. The owner of some memory counts it here for as long as it is held, under one heading.
+//! 2. A shortage is reported once until more is in use: searching for evictable memory costs a pass
+//!    over everything.
 //!
-//! Not asserted: 1, which is about the keepers: a [`Meter`] sees to it that no more is taken away
-//! than was counted.
+//! Not asserted: 1, which is about the owners: a [`Meter`] asserts that no more is subtracted than
+//! was counted.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,37 +19,37 @@ use std::rc::Rc;
 use crate::data::DataCache;
 use crate::memory::Meter;
 
-/// What is kept beside the blocks is mostly small pieces of memory, and such a part of them is
-/// counted for the gaps between them. The allocator had 145 MiB of the kernel where 97 were in use,
-/// among 2,000,000 files: the rest of that is in what the owner of the budget leaves of the memory,
+/// Memory beside the blocks is mostly small pieces, and this part of it is added for the gaps
+/// between them. The allocator had 145 MiB of the kernel where 97 were in use, among 2,000,000
+/// files: the rest of the gaps comes out of the memory that the owner of the budget leaves free,
 /// with pieces that are not counted.
 const PART_OF_GAPS: usize = 4;
 
 /// See the module's prose.
 pub struct Budget {
-    /// For all but data.
+    /// For everything but data.
     most: usize,
-    /// Of blocks.
+    /// Memory of blocks.
     blocks: Meter,
-    /// Of evicted blocks, for the next ones.
+    /// Memory of evicted blocks, for reuse.
     spare: Meter,
-    /// Of what is kept beside the blocks and counts with them.
+    /// Memory beside the blocks that counts with them.
     beside: Meter,
-    /// Of what undoes changes, and the most that this took: many small pieces, between which no
-    /// block finds room when they are gone.
+    /// Undo data of changes, and the most that it took: many small pieces, and no block fits into
+    /// the gaps that they leave.
     deltas: Meter,
-    /// Of the blocks those that cannot go before their changes are on the disk.
+    /// Blocks that cannot be evicted before their changes are on the disk.
     pinned: Meter,
     most_deltas: Cell<usize>,
-    /// Bytes in use at which some are to go: the budget, or more when less could not go last time.
+    /// Bytes in use that trigger eviction: the budget, or more when less could not go last time.
     limit: Cell<usize>,
-    /// The last time not enough could go (invariant 2).
+    /// Whether too little could be evicted last time (invariant 2).
     short: Cell<bool>,
     data: Rc<DataCache>,
 }
 
 impl Budget {
-    /// `bytes` for everything, and for data if that is kept.
+    /// A budget of `bytes` for everything, including data if `keeps_data`.
     pub fn new(bytes: usize, block_size: u64, keeps_data: bool) -> Rc<Self> {
         let for_data = if keeps_data { bytes } else { 0 };
         let most = DataCache::rest_of(bytes);
@@ -67,12 +67,12 @@ impl Budget {
         })
     }
 
-    /// Bytes that are meant to suffice for all but data.
+    /// Bytes meant for everything but data.
     pub fn bytes(&self) -> usize {
         self.most
     }
 
-    /// What is kept of files.
+    /// Cached file data.
     pub fn data(&self) -> &Rc<DataCache> {
         &self.data
     }
@@ -87,12 +87,12 @@ impl Budget {
         &self.spare
     }
 
-    /// Counts what is kept beside the blocks.
+    /// Counts memory beside the blocks.
     pub fn beside(&self) -> &Meter {
         &self.beside
     }
 
-    /// Counts what undoes changes of blocks.
+    /// Counts undo data of changes of blocks.
     pub fn deltas(&self) -> &Meter {
         &self.deltas
     }
@@ -102,34 +102,34 @@ impl Budget {
         &self.pinned
     }
 
-    /// Bytes in use, but for data.
+    /// Bytes in use, without data.
     pub fn in_use(&self) -> usize {
         let deltas = self.deltas.bytes().max(self.most_deltas.get());
         let beside = self.beside.bytes();
         self.blocks.bytes() + beside + beside / PART_OF_GAPS + deltas
     }
 
-    /// Whether a block that is read now pushes out another soon.
+    /// Whether a block that is read now soon pushes out another.
     pub fn is_under_pressure(&self) -> bool {
         self.in_use() > self.most / 4 * 3
     }
 
-    /// Whether more is in use than should be, and it is time for others to let go of something.
+    /// Whether more is in use than should be, so that other owners should free memory now.
     pub fn is_short(&self) -> bool {
         self.short.get() || self.is_exceeded()
     }
 
-    /// Whether some of what is in use is to go.
+    /// Whether blocks should be evicted.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.in_use() > self.limit.get()
     }
 
-    /// Whether enough went, so that nothing more is to go for a while.
+    /// Whether enough was evicted for now.
     pub(crate) fn has_enough_gone(&self) -> bool {
         self.in_use() <= self.most / 8 * 7
     }
 
-    /// What could go has gone.
+    /// Called when everything that could be evicted is gone.
     pub(crate) fn settle(&self) {
         let further = self.in_use() + self.most / 64;
         self.limit.set(further.max(self.most));
@@ -137,7 +137,7 @@ impl Budget {
         assert!(!self.is_exceeded(), "invariant 2: nobody looks again before more is in use");
     }
 
-    /// Bytes that are left.
+    /// Free bytes of the budget.
     pub(crate) fn room(&self) -> usize {
         self.most.saturating_sub(self.in_use())
     }
@@ -146,7 +146,7 @@ impl Budget {
         self.most_deltas.set(self.most_deltas.get().max(self.deltas.bytes()));
     }
 
-    /// Holds what is kept of files to the memory that everything else leaves.
+    /// Limits cached file data to the memory that everything else leaves.
     pub fn bound_data(&self) {
         self.data.leave(self.in_use() + self.spare.bytes());
     }

@@ -1,18 +1,18 @@
-//! Neighbours on the disk go out with one write.
+//! Merges writes that are adjacent on the disk.
 
 use bytes::Bytes;
 
-/// What is written at once.
+/// An extent that goes out with one write.
 pub struct Run {
     /// The first byte of the disk.
     pub start: u64,
-    /// What stands there, one piece behind the other.
+    /// Its data, one piece behind the other.
     pub pieces: Vec<Bytes>,
     end: u64,
 }
 
-/// Puts neighbours together, up to `most` bytes. `pieces` are in the order of the disk, each with
-/// its first byte, and do not overlap.
+/// Merges adjacent pieces into runs of at most `most` bytes. `pieces` are in the order of the disk,
+/// each with its first byte, and do not overlap.
 pub fn runs(pieces: impl IntoIterator<Item = (u64, Bytes)>, most: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (start, data) in pieces {

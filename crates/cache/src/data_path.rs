@@ -1,4 +1,4 @@
-//! The way of file data between the device and the tasks that read and write it.
+//! The data path between the device and the tasks that read and write file data.
 //!
 //! ```text
 //!  read <--- kept (data) <--- delayed, over the device
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Nothing is written to the device but by [`DataPath::write`], which tells the cache of data,
-//!    what was delayed, of which the cache has been told, and what belongs there, where a unit did
-//!    not fit its checksum.
+//! 1. Only three kinds of writes reach the device: those of [`DataPath::write`], which notifies the
+//!    data cache; delayed data, of which the cache was notified before; and repairs of a unit that
+//!    did not fit its checksum.
 //! 2. A read that has begun waits for the device alone, and for no other read.
 //!
 //! Not asserted: 1, which is about all that have the device; 2, which is about what is not awaited.
@@ -31,22 +31,22 @@ use crate::delayed::DelayedWrites;
 use crate::planted::{Bug, is_planted};
 use crate::refusals::Refusals;
 
-/// See the module's prose. All places are bytes of the device.
+/// See the module's prose. All positions are bytes of the device.
 pub struct DataPath {
     device: Rc<dyn BlockDevice>,
     budget: Rc<Budget>,
     delayed: DelayedWrites,
     refusals: Rc<Refusals>,
-    /// Data of a file begins and ends with a unit of so many bytes on the device,
+    /// File data begins and ends with a unit of this many bytes on the device,
     unit: u64,
-    /// and most of it stands in blocks of so many.
+    /// and most of it is in blocks of this many.
     block_size: u64,
-    /// How the checksum of a unit is made, where readers know it.
+    /// The checksum function of a unit, where readers know the checksums.
     sum: Option<fn(&[u8]) -> u64>,
 }
 
 impl DataPath {
-    /// The way to `device`, on which a file has blocks of `block_size` bytes, or some `unit`s.
+    /// The path to `device`, on which a file has blocks of `block_size` bytes, or some `unit`s.
     pub fn new(
         device: Rc<dyn BlockDevice>,
         budget: Rc<Budget>,
@@ -56,7 +56,7 @@ impl DataPath {
         Self { device, budget, delayed, refusals: Rc::default(), unit, block_size, sum: None }
     }
 
-    /// The same, where readers know the checksum of each unit.
+    /// The same path, for readers that know the checksum of each unit.
     pub fn with_sums(self, sum: fn(&[u8]) -> u64) -> Self {
         Self { sum: Some(sum), ..self }
     }
@@ -66,30 +66,30 @@ impl DataPath {
         &self.device
     }
 
-    /// Data of a file begins and ends with a unit of so many bytes.
+    /// Size of the unit with which file data begins and ends, in bytes.
     pub fn unit(&self) -> u64 {
         self.unit
     }
 
-    /// What is kept of it.
+    /// The cache of file data.
     pub fn cache(&self) -> &Rc<DataCache> {
         self.budget.data()
     }
 
-    /// Writes for which there was no room below.
+    /// Writes that found no room below.
     pub fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// Bytes that are delayed.
+    /// Bytes of delayed data.
     pub fn delayed_bytes(&self) -> usize {
         self.delayed.bytes()
     }
 
-    /// Reads bytes that are data of a file, one piece after the other. What the device gives of it
-    /// has these checksums, one a unit, if there are any; a unit that has not is mended, if the
-    /// device has another version of it. So the caller sees to it that the bytes stay what they are
-    /// until the read ends.
+    /// Reads file data, one piece after the other. `sums` are the checksums of the units that come
+    /// from the device, if they are known; a unit that does not fit is repaired, if the device has
+    /// another version of it. So the caller ensures that the bytes do not change until the read
+    /// ends.
     ///
     /// # Errors
     /// Those of the device; [`ErrorKind::InvalidData`] when a unit does not fit its checksum.
@@ -120,14 +120,14 @@ impl DataPath {
         if missing.is_empty() {
             return Ok(parts);
         }
-        // From behind, so that the places of those before stay.
+        // Back to front, so that earlier indexes stay valid.
         for (place, data) in missing.into_iter().zip(try_join_all(reads).await?).rev() {
             parts.splice(place..place, data);
         }
         Ok(parts)
     }
 
-    /// Begins to read, at once, what a task waits for.
+    /// Begins, at once, a read that a task waits for.
     fn load(
         &self,
         range: Range<u64>,
@@ -145,10 +145,10 @@ impl DataPath {
         }
     }
 
-    /// Begins to read, at once, what a task will want, whole units.
-    /// It is on its way, and arrives, whether the future is dropped or not; kept it is only if that
-    /// is run. It holds nothing up: what it reads may be given back and written over meanwhile. So
-    /// it mends nothing, since its checksums may be those of what stood there before.
+    /// Begins at once to read ahead whole units. The read goes on whether the future is dropped or
+    /// not; its data is cached only if the future is run. It delays nothing: its blocks may be
+    /// freed and overwritten meanwhile. So it repairs nothing, since its checksums may be those of
+    /// the old contents.
     pub fn load_ahead(&self, range: Range<u64>, sums: &[u64]) -> impl Future<Output = ()> + use<> {
         let loading = self.cache().begin(range.clone());
         let read = self.begin_read(range, sums, is_planted(Bug::MendsAhead));
@@ -215,30 +215,31 @@ impl DataPath {
         write.boxed_local()
     }
 
-    /// Writes data of a file to its place, where older data may be delayed.
+    /// Writes file data in place, where older data may be delayed.
     ///
     /// # Errors
     /// Those of the device.
     pub async fn write_over(&self, start: u64, pieces: Vec<Bytes>) -> Result<(), IoError> {
         let range = start..start + block::length_of(&pieces);
         if self.delayed.has_any(&range) && !is_planted(Bug::OvertakenDelays) {
-            self.write_delayed().await?; // invariant 4 of what is delayed
+            self.write_delayed().await?; // invariant 4 of delayed writes
         }
         self.write(start, pieces).await
     }
 
-    /// Nothing is needed of these bytes until they are written: a set of disks has less to do then.
+    /// The contents of these bytes are not needed until they are written: a set of disks has less
+    /// to do then.
     pub async fn vacate(&self, range: Range<u64>) {
         let stripe = self.device.geometry().stripe;
         if stripe.is_some_and(|stripe| !stripe.within(&range).is_empty()) {
-            // A hint. Whoever cannot take it fails at the write.
+            // A hint. A device that cannot take it fails at the write.
             let _ = self.device.discard(range.start, range.end - range.start).await;
         }
     }
 
-    /// Keeps whole units of data that have just been written.
+    /// Caches whole units of data that have just been written.
     pub fn keep_written(&self, start: u64, data: &Bytes) {
-        // On a damaged disk a block may lie anywhere, and be no stretch.
+        // On a damaged disk a block may be anywhere, and may not be a stretch.
         if data.len() > block::PART && !start.is_multiple_of(self.block_size) {
             return;
         }
@@ -246,15 +247,14 @@ impl DataPath {
         self.cache().keep_written(start, data);
     }
 
-    /// Keeps whole blocks of data that have just been written one after the other, and have their
-    /// memory together.
+    /// Caches whole adjacent blocks that have just been written, and share their memory.
     pub fn keep_written_together(&self, start: u64, blocks: &[Bytes]) {
         self.budget.bound_data();
         self.cache().keep_written_blocks(start, blocks, true);
     }
 
-    /// Takes pieces of data, one after the other from byte `start` on, that a log has or is about
-    /// to have; every reader sees them from now on.
+    /// Delays adjacent pieces of data from byte `start` on that a log has or is about to have;
+    /// every reader sees them from now on.
     pub fn delay(&self, mut start: u64, pieces: &[Bytes]) {
         let length = block::length_of(pieces);
         self.cache().spoil(&(start..start + length));
@@ -268,40 +268,40 @@ impl DataPath {
         }
     }
 
-    /// Takes a piece of data, of whole units and with memory of its own, that its owner is going to
-    /// bring to its place: every reader sees it from now on.
+    /// Delays a piece of data, of whole units and with memory of its own, that its owner will write
+    /// in place: every reader sees it from now on.
     pub fn hold(&self, start: u64, data: Bytes) {
         self.cache().spoil(&(start..start + data.len() as u64));
         self.keep_written(start, &data);
         self.delayed.add(start, data);
     }
 
-    /// What was held has come to its place.
+    /// The owner has written held data in place.
     pub fn let_go(&self, start: u64, data: &Bytes) {
         self.drop_held(start..start + data.len() as u64);
         self.keep_written(start, data);
     }
 
-    /// What was held is not needed.
+    /// Held data is not needed.
     pub fn drop_held(&self, range: Range<u64>) {
         self.delayed.drop(&range);
     }
 
-    /// Brings everything to the device that was delayed so far.
+    /// Writes all data delayed so far to the device.
     ///
     /// # Errors
-    /// Those of the device; then nothing is brought there any more.
+    /// Those of the device; then nothing is written there any more.
     pub async fn write_delayed(&self) -> Result<(), IoError> {
         self.delayed.land(&*self.device, &self.refusals).await
     }
 
-    /// These bytes were given back, and that is durable: what is delayed there is not needed.
-    /// Completes when nothing is on its way to them.
+    /// These bytes were freed, and that is durable: data delayed there is not needed. Completes
+    /// when no write to them is in flight.
     pub async fn forget_delayed(&self, range: Range<u64>) {
         self.delayed.forget(range).await;
     }
 
-    /// The barrier.
+    /// Flushes the device.
     pub fn flush(&self) -> Io<()> {
         self.device.flush()
     }

@@ -1,8 +1,9 @@
-//! Delayed writes: data of files that the log has already, and that waits to go to its place.
+//! Delayed writes: file data that the log has already, and that waits to be written in place.
 //!
-//! Small data rides in the entry of its Update and is durable with that. So no task has to wait for
-//! its place: it stays here until the sync comes by, goes out with its neighbours, and what was
-//! written over meanwhile is written once. Readers see it over what the device has.
+//! Small data is stored in the entry of its Update and is durable with that. So no task has to wait
+//! for the write in place: the data stays here until the next sync, goes out with its neighbours,
+//! and blocks that were overwritten meanwhile are written once. Readers see it over the contents of
+//! the device.
 //!
 //! ```text
 //!  staged --> waiting --> landing --> on the device, not yet flushed
@@ -10,16 +11,17 @@
 //! ```
 //!
 //! Invariants:
-//! 1. In each of the two, stretches do not overlap. What waits is newer than what lands.
-//! 2. One landing at a time, of all that waits. So when one has ended, everything is on the device
-//!    that was delayed before it was asked for.
-//! 3. What lands shows until that has ended: the device may have anything there meanwhile.
+//! 1. Within the waiting and within the landing data, stretches do not overlap. Waiting data is
+//!    newer than landing data.
+//! 2. One landing at a time, of all waiting data. So when one has ended, everything is on the
+//!    device that was delayed before it was requested.
+//! 3. Landing data stays visible until the landing has ended: the device may have anything there
+//!    meanwhile.
 //! 4. No other task writes where something is delayed: one that would has it land first
 //!    ([`crate::DataPath::write_over`]), and a block is used again only after
 //!    [`DelayedWrites::forget`].
-//! 5. After one that failed no landing succeeds. What it was to bring home stays, here and in the
-//!    log. One that was refused because there is no room below has not failed: what it was to bring
-//!    waits again.
+//! 5. After a failed landing none succeeds. Its data stays, here and in the log. A landing that was
+//!    refused because there is no room below has not failed: its data waits again.
 //!
 //! Not asserted: 4, which does not hold on a damaged disk, where files share blocks.
 
@@ -38,12 +40,12 @@ use crate::memory::Meter;
 use crate::planted::{Bug, is_planted};
 use crate::refusals::{Refusals, all_written};
 
-/// Bytes of neighbours that go out together.
+/// The most bytes of neighbours that go out with one write.
 const RUN_MOST: u64 = 1 << 20;
-/// Writes that are under way at a time.
+/// Writes in flight at a time.
 const WRITES_AT_ONCE: usize = 64;
 
-/// See the module's prose. All places are bytes of the disk.
+/// See the module's prose. All positions are bytes of the disk.
 pub(crate) struct DelayedWrites {
     waiting: RefCell<Stretches>,
     landing: RefCell<Stretches>,
@@ -53,11 +55,11 @@ pub(crate) struct DelayedWrites {
     /// Invariant 5.
     failure: RefCell<Option<IoError>>,
     memory: Meter,
-    /// What of that is for both.
+    /// The part of that counted for both stages.
     counted: Cell<usize>,
 }
 
-/// Stretches of data by their first byte (invariant 1), each with memory of its own.
+/// Stretches of data by first byte (invariant 1), each with memory of its own.
 #[derive(Default)]
 struct Stretches {
     all: BTreeMap<u64, Bytes>,
@@ -67,7 +69,7 @@ struct Stretches {
 }
 
 impl DelayedWrites {
-    /// None; `memory` counts what they take.
+    /// No delayed writes; `memory` counts what they will take.
     pub(crate) fn new(memory: Meter) -> Self {
         Self {
             waiting: RefCell::default(),
@@ -89,7 +91,7 @@ impl DelayedWrites {
         self.recount();
     }
 
-    /// What was to land waits again, under what has come since (invariant 1).
+    /// Landing data waits again, under newer data (invariant 1).
     fn wait_again(&self) {
         let newer = self.waiting.take();
         *self.waiting.borrow_mut() = self.landing.take();
@@ -97,12 +99,12 @@ impl DelayedWrites {
         self.recount();
     }
 
-    /// Bytes that are delayed.
+    /// Bytes of delayed data.
     pub(crate) fn bytes(&self) -> usize {
         self.waiting.borrow().bytes + self.landing.borrow().bytes
     }
 
-    /// Tells the budget what both take now.
+    /// Updates the memory that both stages take in the budget.
     fn recount(&self) {
         let now = self.waiting.borrow().memory + self.landing.borrow().memory;
         self.memory.add(now);
@@ -115,7 +117,7 @@ impl DelayedWrites {
         has_any(&self.waiting) || has_any(&self.landing)
     }
 
-    /// What there is of a range: from which of its bytes on which, later ones over earlier ones.
+    /// Delayed data of a range, as offsets in it and bytes, later ones over earlier ones.
     pub(crate) fn over(&self, range: &Range<u64>) -> Vec<(usize, Bytes)> {
         if is_planted(Bug::UnseenDelays) {
             return Vec::new();
@@ -130,10 +132,10 @@ impl DelayedWrites {
         stages.iter().flat_map(|stage| stage.within(range).map(part)).collect()
     }
 
-    /// Brings everything to the device that was delayed so far.
+    /// Writes all data delayed so far to the device.
     ///
     /// # Errors
-    /// Those of the device; then nothing is brought there any more (invariant 5).
+    /// Those of the device; then nothing is written there any more (invariant 5).
     pub(crate) async fn land(
         &self,
         device: &dyn BlockDevice,
@@ -177,15 +179,15 @@ impl DelayedWrites {
         Ok(())
     }
 
-    /// What is delayed there came to its place in another way, or is not needed. Nothing lands.
+    /// Data delayed there was written in place in another way, or is not needed. Nothing lands.
     pub(crate) fn drop(&self, range: &Range<u64>) {
         assert!(self.landing.borrow().all.is_empty(), "invariant 3: what lands shows");
         self.waiting.borrow_mut().cut(range);
         self.recount();
     }
 
-    /// These bytes were given back, and that is durable: what is delayed there is not needed.
-    /// Completes when nothing is on its way to them.
+    /// These bytes were freed, and that is durable: data delayed there is not needed. Completes
+    /// when no write to them is in flight.
     pub(crate) async fn forget(&self, range: Range<u64>) {
         if is_planted(Bug::KeptDelays) {
             return;
@@ -199,7 +201,7 @@ impl DelayedWrites {
 }
 
 impl Stretches {
-    /// Those of which a part is in `range`.
+    /// The stretches that overlap `range`.
     fn within(&self, range: &Range<u64>) -> impl Iterator<Item = (u64, &Bytes)> {
         let before = self.all.range(..range.start).next_back();
         let before = before.filter(|(start, data)| *start + data.len() as u64 > range.start);
@@ -214,7 +216,7 @@ impl Stretches {
         assert!(old.is_none(), "invariant 1");
     }
 
-    /// Takes away what is in `range`.
+    /// Removes the data in `range`.
     fn cut(&mut self, range: &Range<u64>) {
         let hit: Vec<_> = self.within(range).map(|(start, data)| (start, data.clone())).collect();
         for (start, data) in hit {
@@ -223,7 +225,7 @@ impl Stretches {
             self.memory -= memory_of(&data);
             let end = start + data.len() as u64;
             let (from, to) = (start.max(range.start), end.min(range.end));
-            // What is left would keep all of it.
+            // A slice of the rest would keep all of its memory.
             let own = |range: Range<u64>| {
                 Buffer::copied(&data[(range.start - start) as usize..(range.end - start) as usize])
             };
@@ -237,7 +239,7 @@ impl Stretches {
     }
 }
 
-/// Bytes of memory that it takes to hold some.
+/// Bytes of memory that a stretch takes.
 fn memory_of(data: &Bytes) -> usize {
     block::memory_of(data.len()) + size_of::<Bytes>()
 }
@@ -258,7 +260,7 @@ mod tests {
         vec![byte; length].into()
     }
 
-    /// What a reader of bytes 0 to 16 sees, over dots.
+    /// The bytes 0 to 16 as a reader sees them, over dots.
     fn seen(delayed: &DelayedWrites) -> String {
         let mut all = vec![b'.'; 16];
         for (at, data) in delayed.over(&(0..16)) {

@@ -1,9 +1,9 @@
-//! Maps by numbers of the disk: of inodes, and of fragments where blocks begin.
+//! Maps keyed by numbers of the disk: inodes, and the fragments at which blocks begin.
 //!
-//! A volume has millions of each, and most calls look for several. A tree would be a chain of
-//! misses of the processor's cache; here it is one or two. No client chooses these numbers, so the
-//! hash need not be secret; and it is always the same, so that a simulation is. Nothing may follow
-//! from the order in which such a map is gone through.
+//! A volume has millions of each, and most calls look up several. A tree would be a chain of cache
+//! misses of the processor; here it is one or two. No client chooses these numbers, so the hash
+//! need not be secret; and it is always the same, so that a simulation is reproducible. Nothing may
+//! depend on the iteration order of such a map.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -17,7 +17,7 @@ pub fn folded_product(one: u64, other: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// A map from such numbers.
+/// A map keyed by such numbers.
 pub type NumberMap<V> = HashMap<u64, V, BuildHasherDefault<NumberHasher>>;
 
 /// Hashes one number.
@@ -50,7 +50,7 @@ mod tests {
             hasher.write_u64(number);
             hasher.finish()
         };
-        // A table takes its places from the low bits, and seven high ones to tell them apart.
+        // A table takes its slots from the low bits, and compares seven high ones.
         for step in [1, 8, 64, 4096, 160_032] {
             let low: BTreeSet<_> = (0..4096).map(|index| hash(index * step) % 4096).collect();
             assert!(low.len() > 2000, "{} places for steps of {step}", low.len());

@@ -1,17 +1,16 @@
-//! Memory: what an engine keeps of its disk, how it is counted, and data on its way to its place.
+//! Memory: the caches of an engine, their accounting, and data that waits to be written in place.
 //!
 //! Layers, from the bottom:
 //!
-//! * [`hash`]: maps by numbers of the disk. [`memory`]: counts bytes.
-//! * [`coalesce`]: neighbours on the disk, to be written at once. [`refusals`]: writes that found
-//!   no room below.
-//! * [`data`]: data of files that may be read again. `delayed`: data that a log has already.
-//! * [`budget`]: what all of it together may take.
-//! * [`blocks`]: blocks of metadata. [`data_path`]: data of files between the device, what is kept
-//!   of it, and the tasks that read and write.
+//! * [`hash`]: maps keyed by numbers of the disk. [`memory`]: counts bytes.
+//! * [`coalesce`]: merges adjacent writes. [`refusals`]: writes that found no room below.
+//! * [`data`]: cached file data. `delayed`: data that a log has already.
+//! * [`budget`]: the memory limit for all of it together.
+//! * [`blocks`]: blocks of metadata. [`data_path`]: file data between the device, the cache, and
+//!   the tasks that read and write.
 //!
 //! Architecture invariant: it knows devices by their bytes alone: no format, no file and no engine.
-//! **Absent:** when a changed block may be written, and what is in one.
+//! **Absent:** when a changed block may be written, and the contents of a block.
 
 pub mod blocks;
 pub mod budget;

@@ -1,24 +1,24 @@
-//! Counts memory that several things take from one budget.
+//! Counts memory that several owners take from one budget.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Bytes of memory for things that are kept. Clones count together.
+/// A byte count of held memory. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct Meter(Rc<Cell<usize>>);
 
 impl Meter {
-    /// How many there are.
+    /// Bytes held now.
     pub fn bytes(&self) -> usize {
         self.0.get()
     }
 
-    /// More are kept.
+    /// Adds bytes.
     pub fn add(&self, bytes: usize) {
         self.0.set(self.0.get() + bytes);
     }
 
-    /// Fewer are kept.
+    /// Subtracts bytes.
     ///
     /// # Panics
     /// When more is subtracted than was added.

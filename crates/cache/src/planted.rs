@@ -3,10 +3,10 @@
 planted::bugs! {
     /// Readers do not see delayed data.
     UnseenDelays,
-    /// Who writes where older data is delayed does not wait for that.
+    /// A write where older data is delayed does not wait for that.
     OvertakenDelays,
-    /// What is read ahead is mended, though other data may stand there by then.
+    /// Read-ahead repairs units, though other data may be there by then.
     MendsAhead,
-    /// Data stays delayed when its place is given back.
+    /// Data stays delayed when its blocks are freed.
     KeptDelays,
 }

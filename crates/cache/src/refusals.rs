@@ -1,13 +1,13 @@
-//! Writes that found no room below: what holds the disk is full.
+//! Writes that found no room below: the storage that holds the disk is full.
 //!
-//! A device says of such a write that it is full, and means nothing else by it. It has not failed:
-//! what was to be written waits, and is written when there is room.
+//! A device reports such a write as full, and reports nothing else that way. The write has not
+//! failed: its data waits, and is written when there is room.
 
 use std::cell::Cell;
 
 use block::IoError;
 
-/// What is known of them.
+/// Counts refused writes, and whether one waits.
 #[derive(Debug, Default)]
 pub struct Refusals {
     count: Cell<u64>,
@@ -15,29 +15,29 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// A write has failed: it counts if it was refused.
+    /// Notes a failed write: it counts if it was refused.
     pub fn note(&self, error: &IoError) {
         self.count.set(self.count.get() + u64::from(error.is_full()));
     }
 
-    /// How many there were.
+    /// Refused writes so far.
     pub fn count(&self) -> u64 {
         self.count.get()
     }
 
-    /// Says whether what is to come to its place waits for room below.
+    /// Sets whether data to be written in place waits for room below.
     pub fn set_waiting(&self, is_waiting: bool) {
         self.is_waiting.set(is_waiting);
     }
 
-    /// Whether what is to come to its place waits for room below.
+    /// Whether data to be written in place waits for room below.
     pub fn is_waiting(&self) -> bool {
         self.is_waiting.get()
     }
 }
 
-/// What comes of writes that went out together: a failure that is no refusal counts before all that
-/// are.
+/// The result of writes that went out together: a failure that is no refusal takes precedence over
+/// refusals.
 ///
 /// # Errors
 /// That failure.

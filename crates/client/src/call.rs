@@ -1,4 +1,4 @@
-//! Typed calls, and what carries them: a [`Line`].
+//! Typed calls, and the interface that makes them: a [`Line`].
 
 #![expect(async_fn_in_trait, reason = "clients live on one thread; no future here is sent")]
 
@@ -11,27 +11,27 @@ use nfs::xdr::{DecodeError, Decoder, Encode, Encoder};
 
 use crate::connection::{Broken, Connection, Numbers};
 
-/// Why a call gave nothing.
+/// The reasons for which a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The procedure was refused.
+    /// The procedure returned an error.
     #[error("{}", .0.name())]
     Status(Status),
-    /// The call was refused as such.
+    /// The server refused the call at RPC level.
     #[error("the call is refused: {0:?}")]
     Refused(Refusal),
     /// The results are not those of the procedure.
     #[error("results that cannot be read: {0}")]
     Garbled(#[from] DecodeError),
-    /// The results can be read, and cannot be.
+    /// The results can be decoded, but are impossible.
     #[error("a wrong answer: {0}")]
     Wrong(&'static str),
-    /// The connection ended first.
+    /// The connection broke before the reply.
     #[error(transparent)]
     Broken(#[from] Broken),
 }
 
-/// What makes calls of NFS.
+/// Makes NFS calls.
 pub trait Line: 'static {
     /// Makes a call and reads its results.
     ///
@@ -49,7 +49,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of its own connection; those of one machine share their numbers.
+    /// A client with its own connection; clients of one machine share their numbers.
     pub fn new(connection: Connection, caller: Rc<Caller>, numbers: Numbers) -> Self {
         Self { connection, caller, numbers }
     }
@@ -78,7 +78,7 @@ impl Client {
         Ok(results(&record)?.finish()?)
     }
 
-    /// Makes a call of any program, version and procedure; gives the record of its reply.
+    /// Makes a call of any program, version and procedure; returns the record of its reply.
     ///
     /// # Errors
     /// [`CallError::Broken`].
@@ -93,7 +93,7 @@ impl Client {
         Ok(self.connection.call(number, record.finish()).await?)
     }
 
-    /// The same with arguments of one value.
+    /// As [`Client::ask`], with arguments of one value.
     ///
     /// # Errors
     /// [`CallError::Broken`].
@@ -112,7 +112,7 @@ impl Line for Client {
     }
 }
 
-/// The record of a call of NFS, in segments.
+/// The record of an NFS call, in segments.
 pub(crate) fn segments<R: Request>(number: u32, caller: &Caller, arguments: &R) -> Vec<Bytes> {
     let procedure = R::PROCEDURE as u32;
     let mut record = rpc::call(number, PROGRAM_NFS, nfs3::VERSION, procedure, caller);
@@ -120,7 +120,7 @@ pub(crate) fn segments<R: Request>(number: u32, caller: &Caller, arguments: &R) 
     record.finish()
 }
 
-/// What the record of a reply to it gives.
+/// The result of a call, from the record of its reply.
 pub(crate) fn read<R: Request>(record: &Bytes) -> Result<R::Ok, CallError> {
     match R::results(results(record)?)? {
         Ok(ok) => Ok(ok),

@@ -1,4 +1,4 @@
-//! One connection to a server: it takes encoded calls and gives their replies, many in flight.
+//! One connection to a server: it takes encoded calls and returns their replies, many in flight.
 //!
 //! Calls that are made between two runs of its task go out together, and replies that arrive
 //! together wake their callers together: with many calls in flight a system call carries many.
@@ -6,7 +6,7 @@
 //! Invariants:
 //! 1. A number is given to one call of all connections that share [`Numbers`], so that a server
 //!    that remembers replies never takes one call for another.
-//! 2. Every call that was made ends: with its reply, or with what broke the connection.
+//! 2. Every call that was made ends: with its reply, or with the error that broke the connection.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -29,7 +29,7 @@ use crate::stream::ByteStream;
 /// Pieces shorter than this are sent together with others.
 const COPIED_BELOW: usize = 4096;
 
-/// The numbers of calls. Cheap to clone: clones share them.
+/// Call numbers. Cheap to clone: clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers(Rc<Cell<u32>>);
 
@@ -39,7 +39,7 @@ impl Numbers {
         Self(Rc::new(Cell::new(first)))
     }
 
-    /// The next one.
+    /// The next number.
     pub fn next(&self) -> u32 {
         let number = self.0.get().wrapping_add(1);
         self.0.set(number);
@@ -47,7 +47,7 @@ impl Numbers {
     }
 }
 
-/// Why a connection is of no further use.
+/// The reasons for which a connection is broken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// The stream failed.
@@ -56,13 +56,13 @@ pub enum Broken {
     /// The server closed it.
     #[error("the server closed the connection")]
     Closed,
-    /// What came is no reply.
+    /// The server sent bytes that are no reply.
     #[error("the server sent what is no reply: {0}")]
     NoReply(String),
-    /// A reply to no call.
+    /// The server sent a reply to no call.
     #[error("the server answered a call that was not made")]
     UnknownCall,
-    /// No reply for long.
+    /// The server sent no reply for this long.
     #[error("the server did not answer for {} s", .0.as_secs())]
     Silent(Duration),
 }
@@ -71,7 +71,7 @@ pub enum Broken {
 #[derive(Clone)]
 pub struct Connection(Rc<Handle>);
 
-/// What callers hold. When it is dropped the task ends, and with it the stream.
+/// The callers' part of a connection. When it is dropped the task ends, and with it the stream.
 struct Handle {
     shared: Rc<Shared>,
     runtime: Runtime,
@@ -93,7 +93,7 @@ struct State {
     task: Option<Waker>,
 }
 
-/// A call that was made.
+/// An open call.
 struct Slot {
     since: Instant,
     waker: Option<Waker>,
@@ -103,14 +103,14 @@ struct Slot {
 }
 
 impl Connection {
-    /// Begins to use a stream.
+    /// Starts a connection over a stream.
     pub fn start(runtime: &Runtime, stream: Box<dyn ByteStream>) -> Self {
         let shared = Rc::new(Shared { stream, state: RefCell::default() });
         runtime.tasks.spawn(serve(shared.clone()).boxed_local());
         Self(Rc::new(Handle { shared, runtime: runtime.clone() }))
     }
 
-    /// Makes a call, given as the segments of its record; gives the record of the reply.
+    /// Makes a call, given as the segments of its record; returns the record of the reply.
     pub fn call(&self, number: u32, segments: Vec<Bytes>) -> Call {
         let handle = self.0.clone();
         let mut state = handle.shared.state.borrow_mut();
@@ -126,12 +126,13 @@ impl Connection {
         Call { handle, number }
     }
 
-    /// The calls that are under way.
+    /// Number of calls in flight.
     pub fn in_flight(&self) -> usize {
         self.0.shared.state.borrow().calls.len()
     }
 
-    /// Gives up when a call has waited longer than this: invariant 2, for servers that are silent.
+    /// Breaks the connection when a call has waited longer than this: invariant 2, for servers that
+    /// are silent.
     pub fn lose_patience(&self, patience: Duration) {
         let now = self.0.runtime.clock.now();
         let mut state = self.0.shared.state.borrow_mut();
@@ -150,7 +151,7 @@ impl Drop for Handle {
     }
 }
 
-/// A call that is under way.
+/// A call in flight.
 pub struct Call {
     handle: Rc<Handle>,
     number: u32,
@@ -195,7 +196,7 @@ impl State {
         }
     }
 
-    /// Puts what was gathered into the queue.
+    /// Moves the gathered calls into the queue.
     fn flush(&mut self) {
         if !self.gathered.is_empty() {
             let capacity = self.gathered.len();
@@ -221,7 +222,7 @@ impl State {
         self.wake_task();
     }
 
-    /// Hands a reply to the caller that waits for it.
+    /// Passes a reply to the caller that waits for it.
     fn heard(&mut self, record: Bytes) -> Result<(), Broken> {
         let reply = Reply::decode(Decoder::new(&record));
         let xid = reply.map_err(|error| Broken::NoReply(error.to_string()))?.xid;
@@ -239,7 +240,7 @@ impl State {
     }
 }
 
-/// The task of a connection: sends and hears until it is left or broken.
+/// The task of a connection: sends and receives until it is dropped or broken.
 async fn serve(shared: Rc<Shared>) {
     let mut inbox = Inbox::new();
     let ended = poll_fn(|context| {

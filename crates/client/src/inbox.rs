@@ -1,23 +1,23 @@
-//! From the bytes of a connection to the records of replies.
+//! Splits the bytes of a connection into the records of replies.
 //!
 //! Small records are cut out of one buffer of fixed size and copied into memory of their own; a
 //! record that does not fit is read into its memory straight from the stream.
 //!
 //! Invariants:
-//! 1. `start <= end <= buffer.len()`: what is between has arrived and was not looked at.
-//! 2. Bytes go straight into a record only while nothing is between.
+//! 1. `start <= end <= buffer.len()`: the bytes between have arrived and are unprocessed.
+//! 2. Bytes go straight into a record only while there are none between.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
-/// The buffer, in bytes: several hundred small replies.
+/// Size of the buffer, in bytes: several hundred small replies.
 const BUFFER: usize = 128 << 10;
 
-/// The longest record that is taken. No READ asks for as much.
+/// The longest record that is accepted, in bytes. No READ asks for that much.
 const LONGEST: usize = 16 << 20;
 
-/// The bit of a mark that says that the fragment is the last of its record.
+/// The bit of a mark that makes its fragment the last of the record.
 const LAST: u32 = 1 << 31;
 
 /// A record that no server should send.
@@ -25,7 +25,7 @@ const LAST: u32 = 1 << 31;
 #[error("a record of more than {LONGEST} bytes")]
 pub(crate) struct TooLong;
 
-/// What has arrived.
+/// Bytes that have arrived.
 pub(crate) struct Inbox {
     buffer: Vec<u8>,
     start: usize,
@@ -33,10 +33,10 @@ pub(crate) struct Inbox {
     assembly: Option<Assembly>,
 }
 
-/// A record that is not there as a whole, or not in one fragment.
+/// A record that has not arrived as a whole, or not in one fragment.
 struct Assembly {
     bytes: Vec<u8>,
-    /// How much of it is there.
+    /// Bytes of it that have arrived.
     filled: usize,
     /// Whether its last fragment has begun.
     is_last: bool,
@@ -47,7 +47,7 @@ impl Inbox {
         Self { buffer: vec![0; BUFFER], start: 0, end: 0, assembly: None }
     }
 
-    /// Where to read to.
+    /// The memory to read into.
     pub(crate) fn target(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -63,7 +63,7 @@ impl Inbox {
         &mut self.buffer[self.end..]
     }
 
-    /// So many bytes have arrived there.
+    /// Notes that this many bytes have arrived in the target.
     pub(crate) fn arrived(&mut self, length: usize) {
         match &mut self.assembly {
             Some(assembly) if self.start == self.end && assembly.filled < assembly.bytes.len() => {
@@ -77,7 +77,7 @@ impl Inbox {
         assert!(is_within, "invariant 1: what has arrived is in the buffer");
     }
 
-    /// The next record, if it is there.
+    /// The next record, if it has arrived.
     ///
     /// # Errors
     /// [`TooLong`]: the connection is of no further use.
@@ -118,14 +118,14 @@ impl Inbox {
         }
     }
 
-    /// The mark in front, if it is there.
+    /// The mark in front, if it has arrived.
     fn mark(&self) -> Option<(usize, bool)> {
         let mark = self.buffer[self.start..self.end].first_chunk()?;
         let mark = u32::from_be_bytes(*mark);
         Some(((mark & !LAST) as usize, mark & LAST != 0))
     }
 
-    /// Where the fragment behind the mark in front is, if all of it is there.
+    /// The range of the fragment after the mark in front, if it has arrived completely.
     fn whole(&self, length: usize) -> Option<Range<usize>> {
         let first = self.start + 4;
         (first + length <= self.end).then(|| first..first + length)
@@ -141,7 +141,7 @@ mod tests {
         [&mark.to_be_bytes(), bytes].concat()
     }
 
-    /// What comes of `stream` when it arrives in pieces of at most `piece` bytes.
+    /// The records of `stream` when it arrives in pieces of at most `piece` bytes.
     fn records(mut stream: &[u8], piece: usize) -> Vec<Vec<u8>> {
         let (mut inbox, mut records) = (Inbox::new(), Vec::new());
         while !stream.is_empty() {

@@ -1,4 +1,4 @@
-//! From the path of an export to the handle of its root.
+//! Mounting: from the path of an export to the handle of its root.
 
 use std::rc::Rc;
 
@@ -11,29 +11,29 @@ use crate::call::{CallError, Client, results};
 use crate::connection::{Connection, Numbers};
 use crate::stream::{Dial, Service};
 
-/// Why there is no root.
+/// The reasons for which a mount failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// No server is there.
+    /// No server could be reached.
     #[error("cannot connect to the server's MOUNT service: {0}")]
     Unreachable(#[from] std::io::Error),
     /// The server has no such export.
     #[error("the server does not export '{path}'{}", others(.exports))]
     NoSuchExport {
-        /// What was asked for.
+        /// The requested path.
         path: String,
-        /// What it exports.
+        /// The exports of the server.
         exports: Vec<String>,
     },
     /// The server refuses.
     #[error("the server does not let this client mount '{path}' ({status:?})")]
     Refused {
-        /// What was asked for.
+        /// The requested path.
         path: String,
-        /// Why, in its words.
+        /// The status of the server.
         status: Status,
     },
-    /// It does not answer as it should.
+    /// The server's replies are not those of a MOUNT service.
     #[error("the server's MOUNT service does not answer as one: {0}")]
     Call(#[from] CallError),
 }
@@ -45,7 +45,7 @@ fn others(exports: &[String]) -> String {
     }
 }
 
-/// Mounts `path`: gives the handle of its root.
+/// Mounts `path`: returns the handle of its root.
 ///
 /// # Errors
 /// [`MountError`].
@@ -68,12 +68,12 @@ pub async fn mount(
     };
     let path = path.to_owned();
     let record = client.ask_with(target(Procedure::Export), &()).await?;
-    // Not every server tells every client.
+    // Not every server shows its exports to every client.
     let list = results(&record).ok().and_then(|mut from| from.value().ok());
     let ExportList(exports) = list.unwrap_or_default();
     let name = |export: &mount::Export| String::from_utf8_lossy(&export.path).into_owned();
     let exports: Vec<_> = exports.iter().map(name).collect();
-    // Some say that they deny what is not there.
+    // Some servers deny access to a path that does not exist.
     let is_unknown = !exports.is_empty() && !exports.contains(&path);
     if status == Status::NoEntry || (status == Status::Access && is_unknown) {
         Err(MountError::NoSuchExport { path, exports })

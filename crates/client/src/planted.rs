@@ -1,34 +1,34 @@
 //! Bugs that tests plant, to show that they would be found: see the crate `planted`.
 
 planted::bugs! {
-    /// A COMMIT covers what it finds, whatever the verifiers say.
+    /// A COMMIT covers all answered pieces, whatever the verifiers say.
     BelievedCommits,
-    /// An UNSTABLE answer is taken for a durable one.
+    /// An UNSTABLE reply is taken for a durable one.
     BelievedAnswers,
-    /// A COMMIT covers what was answered while it was under way.
+    /// A COMMIT covers pieces that were answered while it was in flight.
     LateCoverage,
-    /// The error of a piece is noted nowhere.
+    /// The error of a piece is dropped.
     SwallowedErrors,
-    /// The error of a COMMIT is noted nowhere.
+    /// The error of a COMMIT is dropped.
     SwallowedCommits,
     /// The rest of a short write is forgotten.
     ForgottenRests,
-    /// A piece goes out beside an earlier one that it covers.
+    /// A piece is sent beside an earlier one that it covers.
     RacingPieces,
-    /// What was written over is sent again with the rest.
+    /// Overwritten bytes are sent again with the rest.
     RevivedBytes,
     /// A writer waits neither for daemons nor for room.
     BoundlessWriters,
-    /// A server that says "later" is taken at its word once.
+    /// A "try again later" of the server is obeyed only once.
     HastyRetries,
-    /// An error that was told is kept.
+    /// An error is kept after it was reported.
     ToldTwice,
-    /// A write leaves what was read ahead.
+    /// A write leaves data that was read ahead.
     StaleAhead,
-    /// A read does not wait for what was written.
+    /// A read does not wait for written data.
     OvertakingReads,
     /// A short read ends the file.
     ShortFiles,
-    /// A call that is made again is another call.
+    /// A repeated call gets a new number.
     NewNumbers,
 }

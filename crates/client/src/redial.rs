@@ -1,11 +1,11 @@
-//! A line that outlives its connections: when one is lost it dials anew, and makes the calls again
-//! that had no reply.
+//! A line that outlives its connections: when one is lost it reconnects, and repeats the calls
+//! without a reply.
 //!
 //! Invariants:
-//! 1. A call that is made again has the same number and the same bytes, so that a server that
-//!    remembers replies carries it out once, and never late over what came after its reply.
+//! 1. A repeated call has the same number and the same bytes, so that a server that remembers
+//!    replies executes it once, and never late over calls that came after its reply.
 //! 2. At most one connection is dialed at a time, and each loss is followed by a pause.
-//! 3. What the server sent and cannot be right is told, and not asked for again.
+//! 3. An impossible reply of the server is reported, and the call not repeated.
 //!
 //! Not asserted: 1, 2 and 3, which show on the wire alone.
 
@@ -25,26 +25,26 @@ use crate::connection::{Broken, Connection, Numbers};
 use crate::planted::{Bug, is_planted};
 use crate::stream::{Dial, Service};
 
-/// How long to wait for what.
+/// Timeouts and pauses.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Between a loss, or a dialing that failed, and the next dialing.
+    /// Pause between a loss, or a failed dialing, and the next dialing.
     pub pause: Duration,
-    /// For a reply, until the connection is given up.
+    /// Time without a reply until the connection is given up.
     pub silence: Duration,
-    /// For a call, over all connections, until it fails.
+    /// Time for a call, over all connections, until it fails.
     pub call: Duration,
 }
 
 impl Default for Patience {
-    /// A call is made until it is answered.
+    /// Repeats a call until it is answered.
     fn default() -> Self {
         let silence = Duration::from_secs(60);
         Self { pause: Duration::from_secs(1), silence, call: Duration::MAX }
     }
 }
 
-/// A caller, and its way to a server. Cheap to clone.
+/// A caller, and its line to a server. Cheap to clone.
 #[derive(Clone)]
 pub struct Redial(Rc<Inner>);
 
@@ -55,21 +55,21 @@ struct Inner {
     numbers: Numbers,
     patience: Patience,
     state: RefCell<State>,
-    /// Who has it dials.
+    /// Its holder dials.
     turn: Rc<Semaphore>,
 }
 
 #[derive(Default)]
 struct State {
     connection: Option<Connection>,
-    /// How many connections there were.
+    /// Number of connections so far.
     round: u64,
-    /// When the last one was lost, or could not be made.
+    /// Time at which the last one was lost, or could not be made.
     lost: Option<Instant>,
 }
 
 impl Redial {
-    /// A line of this caller. It dials when it is used.
+    /// A line of this caller. It dials at its first use.
     pub fn new(
         runtime: &Runtime,
         dial: Rc<dyn Dial>,
@@ -159,7 +159,7 @@ impl Inner {
         }
     }
 
-    /// Lets go of a connection, if it is still the one.
+    /// Drops a connection, if it is still the current one.
     fn lost(&self, round: u64) {
         let mut state = self.state.borrow_mut();
         if state.round == round && state.connection.take().is_some() {

@@ -1,6 +1,6 @@
-//! The seam to the outside: a stream of bytes to a server, and how to get one.
+//! The seam to the outside: a stream of bytes to a server, and a way to open one.
 //!
-//! All that differs between a server over TCP and one in a simulated world is behind these two
+//! All differences between a server over TCP and one in a simulated world are behind these two
 //! traits. Records, calls, workloads and statistics are above them, and the same for both.
 
 use std::io;
@@ -8,16 +8,16 @@ use std::task::{Context, Poll};
 
 use futures::future::LocalBoxFuture;
 
-/// A connection as bytes. One task reads and writes it.
+/// The bytes of a connection. One task reads and writes it.
 pub trait ByteStream {
-    /// Reads what has arrived, at least a byte; zero bytes at the end of the stream.
+    /// Reads bytes that have arrived, at least one; zero bytes at the end of the stream.
     fn poll_read(&self, context: &mut Context<'_>, target: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Sends as much as there is room for, at least a byte.
+    /// Sends as many bytes as there is room for, at least one.
     fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 }
 
-/// What a connection is for. A server may have each at a port of its own.
+/// The service of a connection. A server may have each at a port of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// NFS, version 3.

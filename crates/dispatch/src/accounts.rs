@@ -1,4 +1,4 @@
-//! What each client holds of the memory for requests, over all of its connections.
+//! The request memory that each client holds, over all of its connections.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use runtime::pool::{Account, WeakAccount};
 
 use crate::reply_cache::in_bounds;
 
-/// The accounts of all clients that are connected, or still hold something.
+/// The accounts of all clients that are connected, or still hold memory.
 #[derive(Default)]
 pub(crate) struct Accounts(RefCell<BTreeMap<IpAddr, WeakAccount>>);
 

@@ -1,4 +1,4 @@
-//! The caller, and what it may reach.
+//! The caller of an RPC, and the files that it may reach.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -11,19 +11,19 @@ use crate::reports::Reports;
 use crate::volume::Served;
 use crate::{Exports, Handle, Volumes};
 
-/// A caller, with the rules that hold for its call.
+/// A caller, with the rules that apply to its call.
 pub(crate) struct Caller {
     pub(crate) client: IpAddr,
     /// The user that it claims to be; `None` without credentials.
     pub(crate) claim: Option<Credentials>,
-    /// Its call, if that is to be remembered with what it changes.
+    /// The key of its call, if that is to be remembered with its changes.
     pub(crate) call: Option<Rc<CallKey>>,
     pub(crate) volumes: Rc<Volumes>,
     pub(crate) exports: Rc<Exports>,
     pub(crate) reports: Rc<Reports>,
 }
 
-/// A file, and the user that the caller reaches it as.
+/// A file, and the user as whom the caller accesses it.
 pub(crate) struct Target {
     pub(crate) volume: Rc<Served>,
     pub(crate) id: ObjectId,
@@ -32,17 +32,17 @@ pub(crate) struct Target {
 }
 
 impl Caller {
-    /// The same, with a call that is to be remembered.
+    /// The same caller, with a call that is to be remembered.
     pub(crate) fn calling(self, call: Option<Rc<CallKey>>) -> Self {
         Self { call, ..self }
     }
 
-    /// What a handle names.
+    /// The file that a handle names.
     ///
     /// Bytes that no server of ours made are NFS3ERR_BADHANDLE. A good handle of a volume that is
-    /// not served is NFS3ERR_STALE: it was good once, and a client forgets it and asks anew, which
-    /// succeeds when the volume is back. A client that the rules do not admit gets NFS3ERR_ACCES
-    /// and keeps its handles: they are good again as soon as the rules are.
+    /// not served is NFS3ERR_STALE: the client drops it and looks the file up anew, which succeeds
+    /// when the volume is back. A client that the rules do not admit gets NFS3ERR_ACCES and keeps
+    /// its handles: they are good again as soon as the rules admit it.
     pub(crate) fn object(&self, handle: &[u8]) -> Result<Target, Refused> {
         let Handle { fsid, id } = Handle::decode(handle)?;
         let volume = self.volumes.by_fsid(fsid).ok_or(FsError::Stale)?;
@@ -52,13 +52,13 @@ impl Caller {
         })
     }
 
-    /// The same, to be changed.
+    /// As [`Caller::object`], for a change.
     pub(crate) fn object_to_change(&self, handle: &[u8]) -> Result<Target, Refused> {
         let target = self.object(handle)?;
         if target.writable { Ok(target) } else { Err(FsError::ReadOnly.into()) }
     }
 
-    /// Two directories, or a file and a directory, of one volume, to be changed.
+    /// Two directories, or a file and a directory, of one volume, for a change.
     pub(crate) fn two_to_change(
         &self,
         one: &[u8],

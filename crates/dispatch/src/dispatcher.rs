@@ -1,22 +1,22 @@
-//! The way of one call: header, credentials, reply cache, procedure, reply.
+//! The path of one call: header, credentials, reply cache, procedure, reply.
 //!
 //! Invariants:
 //! 1. A call holds its turn and its memory until it has ended, not until its caller stops waiting.
 //! 2. A call of the set in [`is_remembered`] is executed only while it holds its slot in the reply
 //!    cache.
 //! 3. Calls that have not arrived in full hold at most three quarters of the memory for requests.
-//!    What they hold comes back when their senders like, or are given up; the rest comes back as
-//!    fast as calls are answered. So a call that is there never waits for a peer that sends
-//!    another one slowly.
+//!    That memory comes back when their senders like, or when they are given up; the rest comes
+//!    back as fast as calls are answered. So a call that has arrived never waits for a peer that
+//!    sends another one slowly.
 //!
-//! Not asserted: 1, which ownership keeps (`Execution`); 2, of which the reply cache asserts that
-//! a call that is answered was running; 3, which the bound of its pool keeps.
+//! Not asserted: 1, which ownership keeps (`Execution`); 2, of which the reply cache asserts that a
+//! call that is answered was running; 3, which the bound of its pool keeps.
 //!
 //! Bounds make callers wait and never fail. Each party has a share of them ([`parties`]), so that
-//! no volume and no stranger can have all. They cannot wait for each other in a circle: memory for
-//! requests is taken first (the share of those that arrive before all), then memory for replies,
-//! then the turn. A call that has a turn waits for the disk alone, and memory for replies comes
-//! back from a socket that takes bytes or is given up.
+//! no volume and no stranger can take everything. They cannot wait for each other in a circle:
+//! memory for requests is taken first (the share of those that arrive before all), then memory for
+//! replies, then the turn. A call that has a turn waits for the disk alone, and memory for replies
+//! comes back from a socket that takes bytes or is given up.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -48,7 +48,7 @@ use crate::{
 
 /// AUTH_SHORT: a short-hand that we never gave out.
 const AUTH_SHORT: u32 = 2;
-/// RPCSEC_GSS: with it a NULL is no NULL, but begins a context.
+/// RPCSEC_GSS: a NULL with it is none, but begins a context.
 const RPCSEC_GSS: u32 = 6;
 
 /// Answers calls. One serves all connections of a reactor.
@@ -56,27 +56,27 @@ pub struct Dispatcher {
     pub(crate) runtime: Runtime,
     volumes: Rc<Volumes>,
     exports: RefCell<Rc<Exports>>,
-    /// How often they were replaced.
+    /// Number of replacements of the rules.
     exports_version: Cell<u64>,
     pub(crate) replies: Rc<ReplyCache<Vec<Bytes>>>,
     mounts: Mounts,
-    /// The answer to EXPORT by these rules.
+    /// The reply to EXPORT under these rules.
     export_list: RefCell<Bytes>,
     reports: Rc<Reports>,
     pub(crate) accounts: Accounts,
     pub(crate) turns: Rc<Pool>,
     pub(crate) request_memory: Rc<Pool>,
-    /// What calls may hold of it that have not arrived in full (invariant 3).
+    /// The part of the request memory for calls that have not arrived in full (invariant 3).
     pub(crate) arriving_memory: Rc<Pool>,
     pub(crate) reply_memory: Rc<Pool>,
     observer: RefCell<Option<Rc<dyn CallObserver>>>,
     connections: Cell<u64>,
 }
 
-/// Looks on: hears of every call that was answered and is of a kind that is traced.
+/// An observer that gets every answered call of a traced kind.
 pub trait CallObserver {
-    /// A call was answered: when it had arrived and when its answer was there, the number of its
-    /// connection, and the answer. All calls wait for what is done here.
+    /// Reports an answered call: the times of its arrival and its reply, the number of its
+    /// connection, and the reply. All calls wait for this function.
     fn answered(&self, call: Begun, times: (Instant, Instant), connection: u64, reply: &[Bytes]);
 }
 
@@ -110,8 +110,8 @@ impl Dispatcher {
         })
     }
 
-    /// Takes over what the volumes remember of calls that were answered before the start. To be
-    /// called once, before the first call: until then a repetition would be executed again.
+    /// Restores the calls that the volumes remember from before the start. Must be called once,
+    /// before the first call: until then a repetition would be executed again.
     ///
     /// # Errors
     /// [`Lost`] when a volume has stopped.
@@ -141,8 +141,8 @@ impl Dispatcher {
         &self.volumes
     }
 
-    /// Replaces the rules. They hold for every call that begins from now on, and what they say of
-    /// durability for every reply.
+    /// Replaces the rules. They apply to every call that begins from now on, and their durability
+    /// to every reply.
     pub fn set_exports(&self, exports: Exports) {
         self.volumes.declare(&exports);
         self.export_list.replace(mount_lists::of_exports(&self.volumes, &exports));
@@ -150,17 +150,17 @@ impl Dispatcher {
         self.exports_version.set(self.exports_version.get() + 1);
     }
 
-    /// The rules that hold now.
+    /// The current rules.
     pub fn exports(&self) -> Rc<Exports> {
         self.exports.borrow().clone()
     }
 
-    /// Whether answers of this volume do not wait for the disk, as its export declares.
+    /// Whether replies about this volume do not wait for the disk, as its export declares.
     pub fn is_delayed(&self, volume: &str) -> bool {
         self.exports.borrow().of(volume).delayed().is_some()
     }
 
-    /// How long the answer is now to a procedure that lists something, in bytes.
+    /// Length of the current reply to a procedure that lists something, in bytes.
     pub(crate) fn list_length(&self, procedure: mount::Procedure) -> u32 {
         let list = match procedure {
             mount::Procedure::Dump => self.mounts.list(),
@@ -173,7 +173,7 @@ impl Dispatcher {
         self.exports_version.get()
     }
 
-    /// Lets `observer` look on from now on.
+    /// Sets the observer from now on.
     pub fn set_observer(&self, observer: Rc<dyn CallObserver>) {
         self.observer.replace(Some(observer));
     }
@@ -188,32 +188,32 @@ impl Dispatcher {
         self.connections.get()
     }
 
-    /// Bytes of calls that arrive or are under way, and of answers that wait to be sent.
+    /// Bytes of calls that arrive or are being executed, and of replies that wait to be sent.
     pub fn under_way(&self) -> (u64, u64) {
         (self.request_memory.held(), self.reply_memory.held())
     }
 
-    /// Calls that are being carried out, or have what they need for it.
+    /// Calls that are being executed, or have all that they need for it.
     pub fn turns_taken(&self) -> u64 {
         self.turns.held()
     }
 
-    /// Bytes of memory that is held for calls which have not arrived in full (invariant 3).
+    /// Bytes of memory held for calls that have not arrived in full (invariant 3).
     pub fn arriving(&self) -> u64 {
         self.arriving_memory.held()
     }
 
-    /// Answers that are remembered, and the bytes that they count for.
+    /// Remembered replies, and the bytes that they count for.
     pub fn remembered(&self) -> (usize, usize) {
         self.replies.held()
     }
 
-    /// What the reply cache has seen.
+    /// Counters of the reply cache.
     pub fn reply_cache_counters(&self) -> Counters {
         self.replies.counters()
     }
 
-    /// Waits until no call is under way. No other begins for as long as the permit is held.
+    /// Waits until no call is being executed. No other begins while the permit is held.
     pub async fn quiesce(&self) -> Tokens {
         self.turns.acquire_all().await
     }
@@ -227,7 +227,7 @@ impl Dispatcher {
         self.volumes.served().find(|volume| volume.fsid == fsid)
     }
 
-    /// A volume, by its number, if `client` may use it in any way.
+    /// The index of a volume, by its number, if `client` may use it in any way.
     pub(crate) fn admitted(&self, client: IpAddr, fsid: Fsid) -> Option<usize> {
         let mut volumes = self.volumes.iter().enumerate();
         let (number, volume) = volumes.find(|(_, volume)| volume.fsid == fsid)?;
@@ -240,7 +240,7 @@ impl Dispatcher {
         self.volumes.iter().any(|volume| exports.rule(&volume.name, client).is_some())
     }
 
-    /// The party of a call from `client` whose record begins so.
+    /// The party of a call from `client` with this beginning of its record.
     pub(crate) fn party(&self, client: IpAddr, start: &[u8], last: &Cell<Option<Known>>) -> usize {
         let fsid = nfs3::handle_of(start).and_then(fsid_of);
         let exports_version = self.exports_version();
@@ -312,8 +312,8 @@ impl Execution {
         self.dispatcher.volume_of(call).is_some_and(|volume| volume.delayed().is_some())
     }
 
-    /// Executes a call, unless it is a repetition. `None` when the first of its kind ended without
-    /// an answer, which only the end of the reactor brings about.
+    /// Executes a call, unless it is a repetition. `None` when its first execution ended without a
+    /// reply, which happens only at the end of the reactor.
     async fn once(
         &self,
         call: &Call<'_>,
@@ -331,8 +331,8 @@ impl Execution {
         }
         match self.dispatcher.replies.begin(key, is_admitted) {
             Begin::Execute(mut slot) => {
-                // A WRITE that is executed once more writes the same once more.
-                // Of a volume that is declared delayed nothing is promised over a crash.
+                // A WRITE that is executed again writes the same data again.
+                // A volume that is declared delayed promises nothing over a crash.
                 let is_kept = procedure != Procedure::Write && !self.is_delayed(call);
                 let caller = caller.calling(is_kept.then(|| slot.name()).flatten());
                 let reply = crate::nfs3::execute(call.xid, &caller, arguments).await;
@@ -344,7 +344,7 @@ impl Execution {
                 }
                 Some(reply)
             }
-            // The rules that it asked are those by which it is refused now.
+            // The rules that were checked are those that refuse it now.
             Begin::Refuse => Some(crate::nfs3::execute(call.xid, &caller, arguments).await),
             Begin::Wait(_) if is_planted(Bug::UnnotedRunning) => {
                 Some(crate::nfs3::execute(call.xid, &caller, arguments).await)
@@ -375,7 +375,7 @@ impl Execution {
     }
 }
 
-/// The procedures that must not be executed twice. COMMIT may be: it only makes sure.
+/// The procedures that must not be executed twice. COMMIT may be: it changes nothing.
 pub(crate) fn is_remembered(procedure: Procedure) -> bool {
     match procedure {
         Procedure::Setattr
@@ -403,14 +403,14 @@ pub(crate) fn is_remembered(procedure: Procedure) -> bool {
     }
 }
 
-/// The user that a caller claims to be. A client that used a short-hand is asked to say it in full;
-/// a flavor that proves more than AUTH_SYS is one that we cannot check. NULL asks nothing of any
-/// caller.
+/// The user that a caller claims to be. A client that used a short-hand is asked for full
+/// credentials; a flavor that proves more than AUTH_SYS cannot be checked here. NULL needs no
+/// credentials.
 fn claim(credential: Credential<'_>, anybody: bool) -> Result<Option<Credentials>, Refusal> {
     match credential {
         Credential::Sys(user) => Ok(Some(convert::claim(&user))),
         Credential::None => Ok(None),
-        // A client that wants to begin a context with a NULL must hear that there are none.
+        // A client that wants to begin a context with a NULL must learn that there are none.
         Credential::Other { flavor } if anybody && flavor != RPCSEC_GSS => Ok(None),
         Credential::Other { flavor: AUTH_SHORT } => {
             Err(Refusal::Authentication(AuthStatus::RejectedCredential))

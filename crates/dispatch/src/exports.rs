@@ -1,16 +1,15 @@
-//! Which clients may use which volume, and as which users.
+//! The clients that may use each volume, and the users that they act as.
 //!
-//! Rules are looked up for every call by the client's address, so that new rules hold for the next
-//! call of a client that has been connected for days, and none is dropped. Of the rules of a
-//! volume the one with the longest matching network counts; their order means nothing.
+//! Rules are looked up for every call by the client's address, so that new rules apply to the next
+//! call of a client that has been connected for days, and no connection is dropped. The rule of a
+//! volume with the longest matching network counts; their order means nothing.
 //!
 //! # Without a configuration
-//! A volume that no rule was written for is exported read-write to this machine alone (127.0.0.0/8
-//! and ::1), and no user is squashed. It is the rule for trying the server on one's own machine,
-//! as root, and it stays safe when the server listens on every address, because it follows the
-//! client's address and not ours. Mind that AUTH_SYS believes what a client says: a local user who
-//! can open a socket can claim to be root of such a volume. Where local users are not trusted,
-//! write a rule that squashes.
+//! A volume without rules is exported read-write to this machine alone (127.0.0.0/8 and ::1), and
+//! no user is squashed. This is for trying the server on one's own machine, as root, and it stays
+//! safe when the server listens on every address, because it follows the client's address and not
+//! ours. AUTH_SYS believes the client's claim: a local user who can open a socket can claim to be
+//! root of such a volume. Where local users are not trusted, write a rule that squashes.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -46,16 +45,16 @@ pub enum Squash {
     All,
 }
 
-/// What the clients of a network may do.
+/// The rights of the clients of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Which clients.
+    /// The network of the clients.
     pub network: IpNet,
-    /// Whether they may change anything.
+    /// Whether they may change files.
     pub writable: bool,
     /// The users whose claim is not believed.
     pub squash: Squash,
-    /// The user that the squashed, and callers without credentials, act as.
+    /// The user that squashed callers, and those without credentials, act as.
     pub anonymous: Anonymous,
 }
 
@@ -82,13 +81,13 @@ impl Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     rules: Vec<Rule>,
-    /// Whether the rules were written, and are not those of a volume without any.
+    /// Whether the rules were configured, and are not the default ones.
     is_written: bool,
     delayed: Option<Delayed>,
     snapshots: SnapshotsShown,
 }
 
-/// Two rules of a volume speak of the same network.
+/// Two rules of a volume have the same network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("two rules for the network {network}")]
 pub struct AmbiguousRules {
@@ -127,23 +126,23 @@ impl Export {
         Self { rules, is_written: false, delayed: None, snapshots: SnapshotsShown::default() }
     }
 
-    /// Whether somebody wrote the rules: [`Export::loopback`] has none that were.
+    /// Whether the rules were configured: [`Export::loopback`] has none that were.
     pub fn has_written_rules(&self) -> bool {
         self.is_written
     }
 
-    /// The same, with answers that do not wait for the disk, but for COMMIT and WRITEs that ask for
-    /// it.
+    /// The same export, with replies that do not wait for the disk, except to COMMIT and to WRITEs
+    /// that ask for it.
     pub fn declared_delayed(self) -> Self {
         Self { delayed: Some(Delayed::declared()), ..self }
     }
 
-    /// Whether answers do not wait for the disk.
+    /// Whether replies do not wait for the disk.
     pub fn delayed(&self) -> Option<Delayed> {
         self.delayed
     }
 
-    /// The same, with snapshots that clients find there.
+    /// The same export, with the place where clients find snapshots.
     pub fn with_snapshots(self, shown: SnapshotsShown) -> Self {
         Self { snapshots: shown, ..self }
     }
@@ -191,7 +190,7 @@ impl Exports {
         self.volumes.get(volume).unwrap_or(&self.unnamed)
     }
 
-    /// The volumes that rules were written for.
+    /// The volumes with configured rules.
     pub fn named(&self) -> impl Iterator<Item = &str> {
         self.volumes.keys().map(String::as_str)
     }

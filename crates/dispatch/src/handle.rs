@@ -1,9 +1,9 @@
-//! File handles: what a client keeps to name a file for ever.
+//! File handles: the bytes by which a client names a file for ever.
 //!
-//! A handle of the live tree is of version 1 and has 28 bytes. A handle of what a snapshot holds is
-//! of version 2 and has 32 bytes, if the number of the snapshot is below 2^32 - 1; a larger number
-//! takes version 3, of 36 bytes. A directory `.snapshot` has version 2 with all ones. Every byte is
-//! checked on its way back in:
+//! A handle of a live file has version 1 and 28 bytes. A handle of a file in a snapshot has version
+//! 2 and 32 bytes, if the number of the snapshot is below 2^32 - 1; a larger number takes version
+//! 3, of 36 bytes. A directory `.snapshot` has version 2 with all ones. Every byte is checked when
+//! a handle is decoded:
 //!
 //! ```text
 //! | version 1 | 0 0 0 | fsid 8 | ino 8 | generation 4 | CRC-32C of the 24 before 4 |
@@ -11,12 +11,13 @@
 //! | version 3 | 0 0 0 | fsid 8 | ino 8 | generation 4 | snapshot 8 | CRC-32C of the 32 before 4 |
 //! ```
 //!
-//! What had a handle before there were longer ones keeps it. Each object has one handle: a number
-//! in a longer field than it needs makes none.
+//! Files that had a handle before there were longer ones keep it. Each object has one handle: a
+//! number in a longer field than it needs makes none.
 //!
-//! It holds nothing that a restart changes, so a client never notices one. The check is against
-//! accidents (a handle of another server, a damaged packet), not against forgery: a client that may
-//! speak AUTH_SYS to us can claim any user anyway, and every verb checks permissions by itself.
+//! A handle holds nothing that a restart changes, so a client never notices one. The check is
+//! against accidents (a handle of another server, a damaged packet), not against forgery: a client
+//! that may speak AUTH_SYS to us can claim any user anyway, and every verb checks permissions by
+//! itself.
 
 use std::ops::Deref;
 
@@ -25,9 +26,9 @@ use vfs::{FsError, Ino, ObjectId, SnapshotNumber};
 
 /// The length of a handle of the live tree, in bytes; the protocol allows 64.
 pub const HANDLE_SIZE: usize = 28;
-/// The length of a handle of what a snapshot holds, in bytes.
+/// The length of a handle of a file in a snapshot, in bytes.
 pub const SNAPSHOT_HANDLE_SIZE: usize = 32;
-/// The same, of a snapshot whose number has more than 32 bits.
+/// The same length, for a snapshot whose number has more than 32 bits.
 pub const LONG_HANDLE_SIZE: usize = 36;
 
 const VERSION: u8 = 1;
@@ -37,7 +38,7 @@ const LONG_VERSION: u8 = 3;
 const LISTING: u32 = u32::MAX;
 const CHECK: usize = 4;
 
-/// The number of a volume: in every file handle, and what clients see as the device number of its
+/// The number of a volume, part of every file handle; clients see it as the device number of its
 /// files. It must stay the same for as long as clients may keep handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fsid(pub u64);
@@ -51,7 +52,7 @@ pub struct Handle {
     pub id: ObjectId,
 }
 
-/// The bytes of a handle.
+/// An encoded handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleBytes {
     bytes: [u8; LONG_HANDLE_SIZE],
@@ -67,7 +68,7 @@ impl Deref for HandleBytes {
 }
 
 impl Handle {
-    /// The bytes that a client gets.
+    /// Encodes the handle for a client.
     pub fn encode(self) -> HandleBytes {
         let mut bytes = [0; LONG_HANDLE_SIZE];
         let length = handle_size(self.id);
@@ -85,10 +86,10 @@ impl Handle {
         HandleBytes { bytes, length }
     }
 
-    /// Reads what a client sent.
+    /// Decodes bytes from a client.
     ///
     /// # Errors
-    /// [`FsError::BadHandle`] for everything that [`Handle::encode`] never made.
+    /// [`FsError::BadHandle`] for any bytes that [`Handle::encode`] never made.
     pub fn decode(bytes: &[u8]) -> Result<Self, FsError> {
         let first: &[u8; HANDLE_SIZE] = bytes.first_chunk().ok_or(FsError::BadHandle)?;
         let (version, snapshot) = match bytes.len() {
@@ -142,7 +143,7 @@ fn short(tree: SnapshotNumber) -> Option<u32> {
     }
 }
 
-/// The volume that a handle names, if it is one: for a caller that only asks where it belongs.
+/// The volume of a handle, if the bytes are one, for a caller that needs no more.
 pub(crate) fn fsid_of(handle: &[u8]) -> Option<Fsid> {
     let has_length = matches!(handle.len(), HANDLE_SIZE | SNAPSHOT_HANDLE_SIZE | LONG_HANDLE_SIZE);
     let first: &[u8; HANDLE_SIZE] = handle.first_chunk().filter(|_| has_length)?;
@@ -154,7 +155,7 @@ fn check(bytes: &[u8]) -> [u8; CHECK] {
     u32::try_from(crc).expect("a 32-bit checksum").to_be_bytes()
 }
 
-/// A field of the bytes that a handle has at least.
+/// A field of the part that all handles have.
 fn field<const N: usize, const OF: usize>(bytes: &[u8; OF], start: usize) -> [u8; N] {
     std::array::from_fn(|index| bytes[start + index])
 }
@@ -180,7 +181,7 @@ mod tests {
         Handle { fsid: Fsid(0x0123_4567_89ab_cdef), id: ObjectId::live(Ino(42), 7) }
     }
 
-    /// The same file in each of some trees.
+    /// The same file in each of several trees.
     fn samples() -> impl Iterator<Item = Handle> {
         let id = |number| sample().id.within(SnapshotNumber(number));
         NUMBERS.into_iter().map(move |number| Handle { id: id(number), ..sample() })
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(Handle::decode(&[]), Err(FsError::BadHandle));
     }
 
-    /// Bytes with a good check that are of no form: an object has one handle.
+    /// Bytes with a valid check but no valid form: an object has one handle.
     #[test]
     fn another_version_is_a_bad_handle() {
         let sealed = |mut bytes: Vec<u8>| {

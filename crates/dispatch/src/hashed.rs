@@ -1,4 +1,4 @@
-//! A key that takes its hash with it, for maps in which it is looked for again and again.
+//! A key with its stored hash, for maps with repeated lookups.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 
@@ -9,11 +9,11 @@ pub(crate) struct Hashed<K> {
     pub(crate) key: K,
 }
 
-/// What builds the hashers of a map with such keys.
+/// Builds the hashers of a map with such keys.
 pub(crate) type AsTaken = BuildHasherDefault<Taken>;
 
 impl<K: Hash> Hashed<K> {
-    /// The key with its hash by `state`: the same for all keys of a map, and secret.
+    /// The key with its hash by `state`, which is the same for all keys of a map, and secret.
     pub(crate) fn new(key: K, state: &RandomState) -> Self {
         Self { hash: state.hash_one(&key), key }
     }
@@ -25,7 +25,7 @@ impl<K> Hash for Hashed<K> {
     }
 }
 
-/// A hasher that gives what it was given.
+/// A hasher that returns the hash that it was given.
 #[derive(Default)]
 pub(crate) struct Taken(u64);
 

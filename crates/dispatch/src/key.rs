@@ -1,4 +1,4 @@
-//! What makes two calls the same call, and its bytes.
+//! The identity of a call for the reply cache, and its encoding.
 
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr};
@@ -9,26 +9,26 @@ use vfs::CallKey;
 
 use crate::planted::{Bug, is_planted};
 
-/// What makes two calls the same call. Never the port: it changes when the client reconnects.
+/// The identity of a call. Never the port: it changes when the client reconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     /// The client's address.
     pub client: IpAddr,
-    /// CRC-64/NVME of what the caller claims to be: machine, user and groups, but not the stamp,
-    /// which a client may renew. 0 without credentials.
+    /// CRC-64/NVME of the caller's claim: machine, user and groups, but not the stamp, which a
+    /// client may renew. 0 without credentials.
     pub caller: u64,
-    /// The client's number of the call.
+    /// The client's transaction number (xid) of the call.
     pub xid: u32,
     /// The procedure.
     pub procedure: u32,
     /// Bytes of arguments.
     pub length: u64,
-    /// CRC-64/NVME of the arguments, all of them: xids come round and start anew, and a file that
-    /// is written again may differ in one byte.
+    /// CRC-64/NVME of the arguments, all of them: xids wrap and start anew, and a file that is
+    /// rewritten may differ in one byte.
     pub checksum: u64,
 }
 
-/// All of it in one stretch, which a hasher takes faster than one field after the other.
+/// Hashes all fields as one run of bytes, which is faster than one after the other.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(&self.bytes());
@@ -61,7 +61,7 @@ impl Key {
         }
     }
 
-    /// The name under which a file system keeps the answer of the call.
+    /// The name under which a file system keeps the reply to the call.
     pub fn name(&self) -> CallKey {
         CallKey::new(&self.bytes()).expect("a name is shorter than the longest")
     }

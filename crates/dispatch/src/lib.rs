@@ -1,30 +1,30 @@
-//! From calls to verbs: which caller may do what, exactly once, and never answered too early.
+//! From calls to verbs: permission checks, exactly-once execution, and replies that are never
+//! early.
 //!
 //! # Layers
 //! - [`Session`]: the calls of one connection;
-//! - [`Dispatcher`]: the way of one call, from its record to its reply;
-//! - [`Exports`]: which client may use which volume, and as which user;
+//! - [`Dispatcher`]: the path of one call, from its record to its reply;
+//! - [`Exports`]: the clients that may use each volume, and the users that they act as;
 //! - [`ReplyCache`]: a repeated call is answered again, not executed again, even if the server was
-//!   started anew in between ([`Dispatcher::restore`]);
+//!   restarted in between ([`Dispatcher::restore`]);
 //! - `nfs3`, `mount`: one function for each procedure of the two programs;
-//! - `told`: when an answer may be told;
-//! - [`Handle`], [`Volumes`]: what a file handle names.
+//! - `told`: the types of answers that may be sent;
+//! - [`Handle`], [`Volumes`]: file handles, and the volumes that they name.
 //!
 //! # Contract
 //! The owner of a connection makes a session of it ([`Dispatcher::connect`]). Before it reads a
 //! record it takes memory for it ([`Session::request_memory`], or [`Session::arriving_memory`] when
-//! the record has only begun), and then it calls
-//! [`Session::call`], for as many records at a time as it likes, and sends each [`Reply`]. Dropping
-//! the futures is how a connection that was lost is abandoned: what has begun to change something
-//! still ends.
+//! the record has only begun), and then it calls [`Session::call`], for as many records at a time
+//! as it likes, and sends each [`Reply`]. To abandon a lost connection, it drops the futures: a
+//! call that has begun to change something still ends.
 //!
-//! No reply is encoded before what it says is on stable storage: verbs answer with a
+//! No reply is encoded before the changes that it shows are on stable storage: verbs return a
 //! [`vfs::Sealed`] value, and the encoder takes a [`vfs::Durable`] one, which only the receipt of
 //! the disk can make. The exception is a volume that an administrator has declared delayed: see
 //! `told`. When the receipt says that the volume was lost, the reply is a bare NFS3ERR_IO.
 //!
-//! Architecture invariant: runs the same in production and under the simulator. No socket, no
-//! clock but [`runtime::Clock`], no task but of [`runtime::Spawn`], nothing of any disk layout.
+//! Architecture invariant: runs the same in production and under the simulator. No socket, no clock
+//! but [`runtime::Clock`], no task but of [`runtime::Spawn`], nothing of any disk layout.
 
 mod accounts;
 mod caller;

@@ -1,4 +1,4 @@
-//! How much may be under way. When a bound is reached, callers wait; nothing is refused.
+//! Limits of the calls under way. When a bound is reached, callers wait; nothing is refused.
 
 use nfs::record::MAX_PAYLOAD;
 
@@ -8,17 +8,17 @@ pub const MAX_TRANSFER: u32 = {
     MAX_PAYLOAD as u32
 };
 
-/// What a call counts for besides its record, in bytes, from when it is read until it is answered:
-/// its execution, which has been measured to take no more.
+/// Memory that a call counts for besides its record, in bytes, from when it is read until it is
+/// answered: the measured maximum of its execution.
 pub const CALL_MEMORY: u64 = 8 << 10;
 
-/// Bounds of what all clients together have under way.
+/// Bounds on the calls of all clients together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Calls that are being carried out.
+    /// Calls that are being executed.
     pub calls: u32,
     /// Bytes of calls from when they are read until they are answered, with [`CALL_MEMORY`] for
-    /// each. Two of the longest are the least: three quarters are for calls that are still
+    /// each. The minimum is two of the longest: three quarters are for calls that are still
     /// arriving, and must hold one of them.
     pub request_memory: u64,
     /// Bytes of data and listings from when they are read until they are sent.

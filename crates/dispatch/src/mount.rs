@@ -1,9 +1,10 @@
 //! MOUNT version 3: from a path to the first handle.
 //!
 //! A path is `/NAME`, the root of a volume, or a directory below it. It is walked name by name as
-//! the caller itself, so that it leads nowhere where its LOOKUPs would not. Symbolic links are not
-//! followed, empty names are skipped, and the parent of a root is the root: a walk never leaves its
-//! volume. A path may have hundreds of names, so a walk gives way to all other tasks now and then.
+//! the caller itself, so that it reaches nothing that the caller's LOOKUPs would not. Symbolic
+//! links are not followed, empty names are skipped, and the parent of a root is the root: a walk
+//! never leaves its volume. A path may have hundreds of names, so a walk yields to all other tasks
+//! now and then.
 
 use bytes::Bytes;
 use nfs::mount::{Arguments, MntOk, Status};
@@ -19,15 +20,15 @@ use crate::reports::Part;
 /// The flavors that a volume may be used with: AUTH_SYS, and AUTH_NONE as nobody.
 const FLAVORS: [u32; 2] = [1, 0];
 
-/// What is listed.
+/// The lists of DUMP and EXPORT.
 pub(crate) struct Lists<'a> {
-    /// What clients have mounted.
+    /// The mounts of the clients.
     pub(crate) mounts: &'a Mounts,
-    /// The answer to EXPORT.
+    /// The encoded reply to EXPORT.
     pub(crate) exports: Bytes,
 }
 
-/// Carries out a call.
+/// Executes a call.
 pub(crate) async fn execute(
     xid: u32,
     caller: &Caller,
@@ -101,7 +102,7 @@ fn status(error: FsError) -> Status {
         FsError::Invalid => Status::Invalid,
         FsError::NameTooLong => Status::NameTooLong,
         FsError::Io | FsError::Corrupt => Status::Io,
-        // A lookup gives none of the others.
+        // A lookup returns none of the others.
         _ => Status::ServerFault,
     }
 }

@@ -1,10 +1,10 @@
-//! What MOUNT lists: the exports, and which clients have mounted what. Both lists are encoded once,
-//! and not for every call of a stranger.
+//! The lists of MOUNT: the exports, and the mounts of clients. Both lists are encoded once, and not
+//! for every call of a stranger.
 //!
-//! What is mounted is remembered for DUMP alone, and nothing depends on it: clients that crash
-//! never say UMNT, and handles outlive restarts. So the list is bounded, for each client and for
-//! all, and the oldest mounts go. A path has one spelling there, so that a client has as many
-//! entries as it has mounts.
+//! Mounts are remembered for DUMP alone, and nothing depends on them: clients that crash never send
+//! UMNT, and handles outlive restarts. So the list is bounded, for each client and for all, and the
+//! oldest mounts are dropped. Paths are normalised there, so that a client has as many entries as
+//! it has mounts.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,11 +23,11 @@ const MAX_OF_CLIENT: usize = 32;
 /// The most bytes of all paths: a reply has room for them.
 const MAX_PATH_BYTES: usize = 256 << 10;
 
-/// Which clients have mounted what, as far as they say.
+/// The mounts that clients have reported.
 #[derive(Default)]
 pub(crate) struct Mounts {
     mounts: RefCell<VecDeque<(IpAddr, Bytes)>>,
-    /// The list as it is sent, if it has not changed since.
+    /// The encoded list, if it has not changed since.
     encoded: RefCell<Option<Bytes>>,
 }
 
@@ -61,7 +61,7 @@ impl Mounts {
         self.mounts.borrow_mut().retain(is_kept);
     }
 
-    /// The answer to DUMP.
+    /// The reply to DUMP.
     pub(crate) fn list(&self) -> Bytes {
         let encode = || {
             let mount = |(client, path): &(IpAddr, Bytes)| Mount {
@@ -74,8 +74,8 @@ impl Mounts {
     }
 }
 
-/// A path as [`crate::mount`] walks it: empty names and `.` lead nowhere, and `..` back, but not
-/// out of the volume.
+/// Normalises a path as [`crate::mount`] walks it: empty names and `.` are dropped, and `..` goes
+/// back, but not out of the volume.
 fn canonical(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in path.split(|&byte| byte == b'/') {
@@ -89,7 +89,7 @@ fn canonical(path: &[u8]) -> Vec<u8> {
     names.iter().flat_map(|name| [b"/", *name].concat()).collect()
 }
 
-/// The answer to EXPORT by these rules. A volume that no client may use is not listed: an empty
+/// The reply to EXPORT under these rules. A volume that no client may use is not listed: an empty
 /// list of groups would mean every client.
 pub(crate) fn of_exports(volumes: &Volumes, exports: &Exports) -> Bytes {
     let groups = |volume: &str| -> Vec<Bytes> {
@@ -104,7 +104,7 @@ pub(crate) fn of_exports(volumes: &Volumes, exports: &Exports) -> Bytes {
     encoded(&ExportList(all.filter(|export| !export.groups.is_empty()).collect()))
 }
 
-/// A value as it stands in a reply, without the mark of a record before it.
+/// A value as it is encoded in a reply, without the record mark.
 fn encoded(value: &impl Encode) -> Bytes {
     let mut to = Encoder::with_capacity(1024);
     to.value(value);

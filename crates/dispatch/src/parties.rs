@@ -1,8 +1,8 @@
-//! What shares the bounds: the volumes, and the clients whose calls are about none.
+//! The parties that share the bounds: the volumes, and the clients whose calls are about none.
 //!
-//! A volume whose disk gives no answer keeps its calls, their turns and their memory. Strangers can
-//! begin as many calls as they like. Neither may keep others from being served: so each is a party
-//! with a share of every bound, and strangers have no more than theirs.
+//! A volume whose disk does not respond keeps its calls, their turns and their memory. Strangers
+//! can begin as many calls as they like. Neither may keep others from being served: so each is a
+//! party with a share of every bound, and strangers have no more than theirs.
 
 use runtime::pool::Share;
 
@@ -10,31 +10,31 @@ use crate::Fsid;
 
 /// Clients that may use no volume at all.
 pub(crate) const STRANGERS: usize = 0;
-/// Calls of all others that are about no volume, or about one that is not theirs.
+/// Calls of all others that are about no volume, or about one that they may not use.
 const NO_VOLUME: usize = 1;
 /// The first volume; the others follow.
 const VOLUMES: usize = 2;
-/// Of a bound, one part in so many is for each of the first two.
+/// The first two parties each have one part in this many of a bound.
 const SMALL_PART: u64 = 16;
 
-/// Whether a party is a volume, and so one that the caller may use.
+/// Whether a party is a volume, which its caller may use.
 pub(crate) fn is_volume(party: usize) -> bool {
     party >= VOLUMES
 }
 
-/// The shares of a bound among so many volumes.
+/// The shares of a bound among this many volumes.
 pub(crate) fn shares(bound: u64, volumes: usize) -> Vec<Share> {
     let small = bound / SMALL_PART;
-    // What there is too little of to be divided is for all.
+    // A bound that is too small to be divided is shared by all.
     let strangers = Share { least: small, may_exceed: small == 0 };
     let others = Share { least: small, may_exceed: true };
-    // One volume has no other to share with.
+    // A single volume shares with no other.
     let least = if volumes > 1 { bound / 2 / volumes as u64 } else { 0 };
     let volume = Share { least, may_exceed: true };
     [strangers, others].into_iter().chain(std::iter::repeat_n(volume, volumes)).collect()
 }
 
-/// What a client was last found to be, for calls that name one volume after the other.
+/// The last party found for a client, for calls that name one volume after the other.
 #[derive(Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) fsid: Option<Fsid>,
@@ -42,8 +42,8 @@ pub(crate) struct Known {
     pub(crate) party: usize,
 }
 
-/// The party of a client that may use this volume, by its place among all of them, or none that
-/// the call names; `is_guest` says whether the client may use any.
+/// The party of a client that may use this volume, given by its index; or of a call that names
+/// none; `is_guest` says whether the client may use any.
 pub(crate) fn party_of(volume: Option<usize>, is_guest: impl FnOnce() -> bool) -> usize {
     match volume {
         Some(volume) => VOLUMES + volume,

@@ -1,4 +1,4 @@
-//! From a file system's refusal to a protocol's: the one table.
+//! The one table from a file system's refusals to the protocol's.
 
 use nfs::nfs3::Status;
 use vfs::{FsError, Lost};
@@ -6,11 +6,11 @@ use vfs::{FsError, Lost};
 /// A call that is refused with a status and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Before a file system was asked.
+    /// Refused before any file system was called.
     Unasked(Status),
-    /// It takes long, and is made again later, as another call.
+    /// The call takes long; the client retries it later, as another call.
     Later,
-    /// Its answer was lost, and what is known of its files may never have been.
+    /// The answer was lost, and the changes that it shows may never have happened.
     Lost,
 }
 
@@ -39,7 +39,7 @@ impl From<Lost> for Refused {
     }
 }
 
-/// The status that tells a client of `error`.
+/// The protocol's status for `error`.
 pub(crate) fn status(error: FsError) -> Status {
     match error {
         FsError::NotOwner => Status::NotOwner,
@@ -65,7 +65,7 @@ pub(crate) fn status(error: FsError) -> Status {
         FsError::TooSmall => Status::TooSmall,
         FsError::BadType => Status::BadType,
         FsError::Jukebox => Status::Jukebox,
-        // The protocol has no word for damage. The log of the server has one.
+        // The protocol has no status for damage. The server's log reports it.
         FsError::Corrupt => Status::Io,
     }
 }

@@ -1,9 +1,9 @@
-//! A reply on its way to the socket.
+//! A reply to be sent.
 
 use bytes::Bytes;
 use runtime::pool::{Line, Tokens};
 
-/// What to send, in pieces one after the other, record mark included.
+/// The bytes to send, in pieces one after the other, record mark included.
 pub struct Reply {
     segments: Vec<Bytes>,
     /// Whether no file system has answered this.
@@ -11,8 +11,8 @@ pub struct Reply {
     memory: Option<ReplyMemory>,
 }
 
-/// Memory that a reply holds, of its connection and of all; given back when the reply was sent, or
-/// will never be.
+/// Memory that a reply holds, of its connection and of all; freed when the reply was sent, or will
+/// never be.
 pub struct ReplyMemory {
     of_session: Tokens,
     of_all: Tokens,
@@ -24,13 +24,13 @@ impl ReplyMemory {
         Self { of_session, of_all }
     }
 
-    /// Holds just so many bytes from now on.
+    /// Changes the memory that it holds to `bytes`.
     pub(crate) fn resize(&mut self, bytes: u64) {
         self.of_session.resize(bytes);
         self.of_all.resize(bytes);
     }
 
-    /// The requests that may wait until it is given back.
+    /// The requests that may wait for this memory.
     pub fn line(&self) -> Option<Line> {
         self.of_all.line()
     }
@@ -41,7 +41,8 @@ impl Reply {
         Self { segments, is_bare: false, memory: None }
     }
 
-    /// The same, which no file system has answered: it was not asked, or its answer was lost.
+    /// The same reply, marked as not answered by a file system: none was called, or its answer was
+    /// lost.
     pub(crate) fn bare(self) -> Self {
         Self { is_bare: true, ..self }
     }
@@ -55,9 +56,9 @@ impl Reply {
         Self { memory: Some(memory), ..self }
     }
 
-    /// Whether it says that something was refused. For [`crate::planted`] alone.
+    /// Whether it is a refusal. For [`crate::planted`] alone.
     pub(crate) fn is_refusal(&self) -> bool {
-        /// The record's mark, and a reply's header.
+        /// The record mark, and a reply's header.
         const BEFORE_STATUS: usize = 28;
         let bytes = self.segments.concat();
         bytes.get(BEFORE_STATUS..BEFORE_STATUS + 4).is_some_and(|status| status != [0; 4])
@@ -68,12 +69,12 @@ impl Reply {
         &self.segments
     }
 
-    /// All bytes of it.
+    /// Total bytes of the reply.
     pub fn length(&self) -> usize {
         self.segments.iter().map(Bytes::len).sum()
     }
 
-    /// The pieces, and the memory that is to be held for as long as they are.
+    /// The pieces, and the memory that must be held as long as they are.
     pub fn into_parts(self) -> (Vec<Bytes>, Option<ReplyMemory>) {
         (self.segments, self.memory)
     }

@@ -1,38 +1,37 @@
-//! The memory of what was answered, so that a repeated call is answered again and not executed
-//! again.
+//! The reply cache: a repeated call is answered again and not executed again.
 //!
-//! A client that hears nothing sends its call once more, mostly on a new connection. Executed
-//! twice, a REMOVE says that there is no such file, and a late second WRITE or SETATTR destroys
-//! what was written in between. So every call that changes something is remembered: while it runs
-//! (a repetition then waits for the one answer) and for a while after it was answered.
+//! A client without a reply sends its call again, mostly on a new connection. Executed twice, a
+//! REMOVE fails with "no such file", and a late second WRITE or SETATTR destroys data that was
+//! written in between. So every call that changes something is remembered: while it runs (a
+//! repetition then waits for the one reply) and for a while after it was answered.
 //!
 //! # The window
-//! An answer is remembered until it is older than [`Window::age`], or there are more answers or
-//! more bytes of them than the window allows, of this client or of all. A client that exceeds its
-//! own bounds loses its oldest. When all exceed theirs together, the client that has most loses its
-//! oldest: so no client can push out the answers of one that has few. Which has most is told by
-//! powers of two, and a 1,024th of all is little: of clients that have about as much as each other,
-//! the oldest answer goes, as it does where a file system keeps it.
+//! A reply is remembered until it is older than [`Window::age`], or there are more replies or more
+//! bytes of them than the window allows, of this client or of all. A client that exceeds its own
+//! bounds loses its oldest. When all exceed theirs together, the client with the most loses its
+//! oldest: so no client can push out the replies of one that has few. Clients are compared by
+//! powers of two, and a 1,024th of the total counts as little: among clients of about the same
+//! size, the oldest reply goes, as it does where a file system keeps it.
 //!
-//! In the bounds an IPv6 network of 64 bits is one client, since a client that has one address of
-//! it has them all. What makes two calls the same call is always the whole address ([`Key`]).
+//! For the bounds an IPv6 network of 64 bits is one client, since a client that has one address of
+//! it has them all. The identity of a call always has the whole address ([`Key`]).
 //!
-//! Only an answer of a file system takes a place. A call that is not admitted is not taken note of
-//! ([`Begin::Refuse`]), and what was refused before a file system was asked is passed to those that
-//! wait for it and forgotten ([`Slot::pass`]). A call that runs or is remembered gets its one
-//! answer, whichever clients are admitted by now.
+//! Only an answer of a file system takes a place. A call that is not admitted is not noted
+//! ([`Begin::Refuse`]), and a refusal made before any file system was called is passed to the
+//! waiters and forgotten ([`Slot::pass`]). A call that runs or is remembered gets its one reply,
+//! whichever clients are admitted by now.
 //!
 //! The cache itself is volatile. But a call that must not be executed twice has a *name*
-//! ([`vfs::CallKey`]) under which the file system keeps its answer with what it changed, where it
-//! has a place for that. The cache holds the name for as long as it remembers the answer; to drop
-//! it is to forget the answer there too. After a restart the file system gives back what it kept
-//! ([`ReplyCache::restore`]), and the window goes on as it was.
+//! ([`vfs::CallKey`]) under which the file system keeps its reply with its changes, where it has a
+//! place for that. The cache holds the name for as long as it remembers the reply; dropping the
+//! name forgets the reply there too. After a restart the file system returns the replies that it
+//! kept ([`ReplyCache::restore`]), and the window goes on as it was.
 //!
 //! Invariants:
 //! 1. A call that runs is never evicted; one [`Slot`] exists for it, and answering or dropping
 //!    that slot is the only way out of the running state.
 //! 2. A client's queue holds exactly its answered calls, in the order of their answers, and
-//!    `oldest` the place of the first in each queue. Clients without answers are not known.
+//!    `oldest` the place of the first in each queue. Clients without answers have no entry.
 //! 3. `calls` and `bytes`, of all and of each client, are the sums over these queues; `by_calls`
 //!    and `by_bytes` order the clients by theirs, and those of one rank by their oldest answer.
 
@@ -52,30 +51,30 @@ use crate::hashed::{AsTaken, Hashed};
 pub use crate::key::Key;
 use crate::planted::{Bug, is_planted};
 
-/// What remembering an answer takes beside its bytes, about, in bytes: here, and once more where it
-/// survives.
+/// Memory that a remembered reply takes besides its bytes, about, in bytes: here, and once more
+/// where it survives.
 const OVERHEAD: usize = 384;
 
-/// How much is remembered.
+/// Limits of the reply cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The longest time that an answer is remembered.
+    /// The longest time that a reply is remembered.
     pub age: Duration,
-    /// The most answers of all clients together.
+    /// The most replies of all clients together.
     pub calls: usize,
     /// The most memory of all clients together, in bytes.
     pub bytes: usize,
-    /// The most answers of one client.
+    /// The most replies of one client.
     pub client_calls: usize,
     /// The most memory of one client, in bytes.
     pub client_bytes: usize,
-    /// Whether answers survive a crash, where a volume has a place for that.
+    /// Whether replies survive a crash, where a volume has a place for that.
     pub survives: bool,
 }
 
 impl Default for Window {
-    /// Ten minutes: longer than a client waits before it repeats itself, short enough that a
-    /// program which starts its call numbers anew is not mistaken for itself. 8,192 answers of a
+    /// Ten minutes: longer than a client waits before it repeats a call, and short enough that a
+    /// program which restarts its call numbers is not taken for its earlier run. 8,192 replies per
     /// client are many times the calls that a client has under way at once, which are all that it
     /// can ever repeat.
     fn default() -> Self {
@@ -90,7 +89,7 @@ impl Default for Window {
     }
 }
 
-/// How often a call was a repetition.
+/// Counters of repeated and new calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Repetitions of answered calls.
@@ -99,27 +98,27 @@ pub struct Counters {
     pub in_progress_hits: u64,
     /// New calls.
     pub misses: u64,
-    /// Answers that were forgotten, by age or for want of room.
+    /// Replies that were forgotten, by age or for want of room.
     pub evictions: u64,
-    /// Answers that were taken over from before the start.
+    /// Replies that were restored from before the start.
     pub restored: u64,
-    /// Repetitions of calls that were answered by one of these; they count as hits, too.
+    /// Repetitions of calls that were answered by a restored reply; they count as hits, too.
     pub restored_hits: u64,
 }
 
-/// What to do with a call.
+/// The action for a call.
 pub enum Begin<R> {
-    /// It is new: execute it and answer through the slot.
+    /// The call is new: execute it and answer through the slot.
     Execute(Slot<R>),
-    /// It runs already: wait for its answer.
+    /// It runs already: wait for its reply.
     Wait(Repetition<R>),
-    /// It was answered with this; whether that was before the start.
+    /// It was answered with this reply; the flag says whether that was before the start.
     Repeat(R, bool),
-    /// It is new, and its caller is not admitted: no file system is to be asked.
+    /// It is new, and its caller is not admitted: no file system may be called.
     Refuse,
 }
 
-/// Answers by call. `R` is cheap to clone.
+/// Replies by call. `R` is cheap to clone.
 pub struct ReplyCache<R> {
     clock: Rc<dyn Clock>,
     window: Window,
@@ -134,7 +133,7 @@ struct State<R> {
     oldest: BTreeMap<u64, IpAddr>,
     by_calls: BTreeSet<Standing>,
     by_bytes: BTreeSet<Standing>,
-    /// A 1,024th of what all may have, in calls and in bytes.
+    /// A 1,024th of the total limits, in calls and in bytes.
     little: (usize, usize),
     next: u64,
     calls: usize,
@@ -151,12 +150,12 @@ struct Answered<R> {
     weight: usize,
     /// Whether it is from before the start.
     is_restored: bool,
-    /// Holding it keeps the answer where it survives.
+    /// Holding it keeps the reply where it survives.
     _name: Option<Rc<CallKey>>,
 }
 
-/// How much a client has, by powers of two; the number of its oldest answer; its address. The last
-/// of all has most, and of those the oldest.
+/// A client's share by powers of two, the number of its oldest reply, and its address. The last in
+/// order has the most, and among equals the oldest reply.
 type Standing = (u32, Reverse<u64>, IpAddr);
 
 #[derive(Default)]
@@ -165,15 +164,15 @@ struct Client {
     bytes: usize,
 }
 
-/// An answered call's place in the order of all answers.
+/// An answered call's place in the order of all replies.
 struct Place {
     number: u64,
-    /// It is remembered until then.
+    /// The time until which it is remembered.
     expires: Instant,
     key: Rc<Hashed<Key>>,
 }
 
-/// Where an answer comes from, and how long it is remembered.
+/// The origin of a reply, and the time that it is remembered.
 struct Origin {
     name: Option<Rc<CallKey>>,
     expires: Instant,
@@ -210,7 +209,7 @@ impl<R: Clone> ReplyCache<R> {
         Rc::new(Self { clock, window, hash_state, state, counters })
     }
 
-    /// Looks a call up, and takes note of it if it is new and `is_admitted` says so.
+    /// Looks a call up, and notes it if it is new and `is_admitted` says so.
     pub fn begin(self: &Rc<Self>, key: Key, is_admitted: impl FnOnce() -> bool) -> Begin<R> {
         self.forget_old();
         let mut state = self.state.borrow_mut();
@@ -250,7 +249,7 @@ impl<R: Clone> ReplyCache<R> {
         }
     }
 
-    /// Forgets all answers. For [`crate::planted`] alone.
+    /// Forgets all replies. For [`crate::planted`] alone.
     pub(crate) fn forget_all(&self) {
         let mut state = self.state.borrow_mut();
         while let Some(client) = state.client_of_oldest() {
@@ -258,12 +257,12 @@ impl<R: Clone> ReplyCache<R> {
         }
     }
 
-    /// How often what happened, since the start.
+    /// The counters since the start.
     pub fn counters(&self) -> Counters {
         self.counters.get()
     }
 
-    /// Answers and bytes that are remembered now.
+    /// Replies and bytes that are remembered now.
     pub fn held(&self) -> (usize, usize) {
         let state = self.state.borrow();
         (state.calls, state.bytes)
@@ -275,8 +274,8 @@ impl<R: Clone> ReplyCache<R> {
         self.counters.set(counters);
     }
 
-    /// Takes over an answer of `bytes` bytes that was given so long ago, before the start: the
-    /// oldest first, and before any call.
+    /// Restores a reply of `bytes` bytes and this age, from before the start: the oldest first, and
+    /// before any call.
     pub fn restore(&self, name: Rc<CallKey>, key: Key, reply: R, bytes: usize, age: Duration) {
         let left = self.window.age.checked_sub(age).filter(|_| self.window.survives);
         let Some(left) = left else { return };
@@ -348,7 +347,7 @@ impl<R: Clone> ReplyCache<R> {
     }
 }
 
-/// The address under which what a client has is counted: of an IPv6 network of 64 bits, one.
+/// The address under which a client's share is counted: one for an IPv6 network of 64 bits.
 pub fn in_bounds(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) if !is_planted(Bug::EveryAddress) => {
@@ -359,13 +358,13 @@ pub fn in_bounds(client: IpAddr) -> IpAddr {
 }
 
 impl<R> State<R> {
-    /// The client whose answer is the oldest of all.
+    /// The client with the oldest reply of all.
     fn client_of_oldest(&self) -> Option<IpAddr> {
         self.oldest.first_key_value().map(|(_, &client)| client)
     }
 
-    /// The client whose answer is to go when there are more of all clients than `window` allows:
-    /// the one that has most of what there is too much of.
+    /// The client that loses a reply when all clients together exceed `window`: the one with the
+    /// most calls or bytes, whichever is exceeded.
     fn client_over(&self, window: &Window) -> Option<IpAddr> {
         let most = match (self.calls > window.calls, self.bytes > window.bytes) {
             (true, _) => self.by_calls.last(),
@@ -378,7 +377,7 @@ impl<R> State<R> {
         most.map(|&(_, _, client)| client)
     }
 
-    /// Changes what a client has, and the orders with it (invariant 3).
+    /// Changes a client's share, and the orders with it (invariant 3).
     fn change<T>(&mut self, client: IpAddr, change: impl FnOnce(&mut Client) -> T) -> T {
         let (little_calls, little_bytes) = self.little;
         let held = self.clients.entry(client).or_default();
@@ -408,7 +407,7 @@ impl<R> State<R> {
         self.clients.get(&client)?.answered.front()
     }
 
-    /// Forgets the oldest answer of a client that has one.
+    /// Forgets the oldest reply of a client that has one.
     fn forget_oldest(&mut self, client: IpAddr) {
         let oldest = self.oldest_of(client).expect("invariant 2: who is known has an answer");
         let (number, key) = (oldest.number, oldest.key.clone());
@@ -448,7 +447,7 @@ pub struct Slot<R> {
 }
 
 impl<R: Clone> Slot<R> {
-    /// The name of the call, under which the file system is to keep its answer; none if answers do
+    /// The name of the call, under which the file system is to keep its reply; none if replies do
     /// not survive.
     pub fn name(&mut self) -> Option<Rc<CallKey>> {
         let survives = self.cache.window.survives;
@@ -458,7 +457,7 @@ impl<R: Clone> Slot<R> {
         self.name.clone()
     }
 
-    /// Remembers the answer, of `bytes` bytes, and gives it to all that wait.
+    /// Remembers the reply, of `bytes` bytes, and passes it to all waiters.
     pub fn answer(mut self, reply: R, bytes: usize) {
         self.answered = true;
         *self.pending.outcome.borrow_mut() = Outcome::Answered(reply.clone());
@@ -466,7 +465,7 @@ impl<R: Clone> Slot<R> {
         self.pending.ended.notify();
     }
 
-    /// Gives the answer to all that wait, and forgets it: no file system has given it.
+    /// Passes the reply to all waiters, and forgets it: no file system has given it.
     pub fn pass(mut self, reply: R) {
         self.answered = true;
         self.cache.state.borrow_mut().entries.remove(&self.key);
@@ -487,11 +486,11 @@ impl<R> Drop for Slot<R> {
     }
 }
 
-/// A repetition that waits for the first one's answer.
+/// A repetition that waits for the reply of the first execution.
 pub struct Repetition<R>(Rc<Pending<R>>);
 
 impl<R: Clone> Repetition<R> {
-    /// The answer; `None` when the first call ended without any.
+    /// The reply; `None` when the first execution ended without any.
     pub async fn wait(self) -> Option<R> {
         loop {
             let ended = self.0.ended.wait();

@@ -1,6 +1,6 @@
-//! What the log of the server says of calls that are refused: of clients that no rule admits, and
-//! of damage and of failures of the disk that a call has met. It is enough to mend either, and
-//! never so much that it fills the log or the memory.
+//! Log lines about refused calls: clients that no rule admits, and damage and disk failures that a
+//! call has met. They suffice to repair either, and are limited so that they fill neither the log
+//! nor the memory.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -14,12 +14,12 @@ use vfs::{FsError, Name, ObjectId};
 use crate::handle::Fsid;
 use crate::volume::Served;
 
-/// For so long nothing is said again of the same client and volume, or of the same file.
+/// Time for which no second line is logged for the same client and volume, or for the same file.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Lines of either kind in this time, at most.
+/// The most lines of either kind in this time.
 const MAX_LINES: usize = 10;
 
-/// What was said lately.
+/// The lines that were logged recently.
 pub(crate) struct Reports {
     clock: Rc<dyn Clock>,
     refusals: RefCell<Period<(IpAddr, String)>>,
@@ -27,10 +27,10 @@ pub(crate) struct Reports {
     failures: RefCell<Period<(Fsid, ObjectId)>>,
 }
 
-/// The part of a file that a call asks for.
+/// The part of a file that a call is about.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a> {
-    /// All of it, or what is known of it.
+    /// The whole file, or its attributes.
     Whole,
     /// These bytes.
     Bytes { offset: u64, count: u32 },
@@ -49,11 +49,11 @@ impl fmt::Display for Part<'_> {
     }
 }
 
-/// The lines of a kind since the period has begun, by what they are about.
+/// The lines of a kind since the period began, by subject.
 struct Period<K> {
     begun: Instant,
     reported: Vec<K>,
-    /// Lines that were not written, for want of room.
+    /// Lines that were dropped by the limit.
     unreported: u64,
 }
 
@@ -64,8 +64,8 @@ impl<K> Default for Period<K> {
 }
 
 impl<K: PartialEq> Period<K> {
-    /// Whether a line about this is to be written. `more` hears how many lines the last period
-    /// lacks, if it is over.
+    /// Whether a line with this subject may be logged. `more` gets the number of dropped lines of
+    /// the last period, if it is over.
     fn admits(&mut self, now: Instant, key: K, more: impl FnOnce(u64)) -> bool {
         if now.since(self.begun) >= PERIOD {
             let unreported = std::mem::take(self).unreported;
@@ -87,13 +87,13 @@ impl<K: PartialEq> Period<K> {
 }
 
 impl Reports {
-    /// Nothing was said yet.
+    /// No lines yet.
     pub(crate) fn new(clock: Rc<dyn Clock>) -> Self {
         let (refusals, damage, failures) = Default::default();
         Self { clock, refusals, damage, failures }
     }
 
-    /// A `what` of a client was refused, since no rule of the volume's export admits it.
+    /// Logs that a `what` of a client was refused, since no rule of the volume's export admits it.
     pub(crate) fn refused(&self, what: &str, client: IpAddr, volume: &str) {
         let more = |unreported| {
             tracing::warn!(unreported, "more was refused to clients that no rule admits");
@@ -111,8 +111,8 @@ impl Reports {
         );
     }
 
-    /// A call that looked for a part of a file is answered with an error. Damage, and what the disk
-    /// does not give, as a set that has lost it, is said: the protocol cannot say it.
+    /// Logs the error of a call for a part of a file. Damage, and data that the disk cannot return,
+    /// as of a set that has lost it, are logged: the protocol cannot express them.
     pub(crate) fn refused_with(
         &self,
         error: FsError,

@@ -1,4 +1,4 @@
-//! One connection's calls: its share of the memory, and what becomes of them when it ends.
+//! The calls of one connection: its share of the memory, and their end.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -20,25 +20,26 @@ use crate::parties::{Known, STRANGERS};
 use crate::planted::{Bug, is_planted};
 use crate::{CALL_MEMORY, CallObserver, MAX_TRANSFER, Reply, ReplyMemory, parties, planted};
 
-/// The data that may wait for one connection's peer, in bytes. It keeps a peer that does not take
-/// its replies from holding the memory of all.
+/// Bytes of data that may wait for one connection's peer. They keep a peer that does not take its
+/// replies from holding the memory of all.
 const SESSION_REPLY_MEMORY: u64 = 8 << 20;
 
 /// The longest target of a symbolic link, in bytes, about.
 const LONGEST_TARGET: u32 = 4096;
 
-/// What the short reply of a stranger counts for until it is sent, at least, in bytes: so there is
-/// a bound for those that are not taken.
+/// The least that the short reply of a stranger counts for until it is sent, in bytes: so replies
+/// that the stranger does not take are bounded.
 const STRANGERS_REPLY: u32 = 512;
 
-/// A connection with a client. Its end is to be dropped, along with the futures of its calls.
+/// A connection with a client. When the connection ends, drop it along with the futures of its
+/// calls.
 pub struct Session {
     dispatcher: Rc<Dispatcher>,
     client: IpAddr,
-    /// What all connections of the client hold of the memory for requests.
+    /// The request memory that all connections of the client hold.
     account: Account,
     reply_memory: Rc<Pool>,
-    /// Tells connections apart, for an observer that looks on.
+    /// The number of the connection, for an observer.
     number: u64,
     known: Cell<Option<Known>>,
     /// See [`crate::planted::connection_key`].
@@ -52,12 +53,12 @@ pub struct Arriving {
 }
 
 impl Arriving {
-    /// The call is there: what is left is its memory.
+    /// The call has arrived: returns its memory.
     pub fn arrived(self) -> Tokens {
         self.memory
     }
 
-    /// The requests that may wait for memory until the rest of the call is there.
+    /// The requests that may wait for memory until the rest of the call arrives.
     pub fn line(&self) -> Option<Line> {
         self.arriving.line()
     }
@@ -92,43 +93,43 @@ impl Session {
         Rc::new(Self { dispatcher, client, account, reply_memory, number, known, planted_key })
     }
 
-    /// The party that is to have memory for a call whose record begins so: what
-    /// [`Session::request_memory`] and [`Session::arriving_memory`] take first.
+    /// The party that must get memory for a call with this beginning of its record: the first
+    /// argument of [`Session::request_memory`] and [`Session::arriving_memory`].
     pub fn party(&self, start: &[u8]) -> usize {
         self.dispatcher.party(self.client, start, &self.known)
     }
 
-    /// Memory for a call of `bytes` that has arrived, to be taken before it is copied, with that of
-    /// its execution. Of those that wait the client that holds least comes first, as far as parties
-    /// do not keep others from their share; of one client, the first.
+    /// Memory for a call of `bytes` that has arrived, to be taken before it is copied, including
+    /// that of its execution. Among the waiters the client that holds the least comes first, unless
+    /// a party would keep others from their share; for one client, the first.
     pub async fn request_memory(&self, party: usize, bytes: usize) -> Tokens {
         let memory = &self.dispatcher.request_memory;
         memory.acquire_for(party, &self.account, bytes as u64 + CALL_MEMORY).await
     }
 
     /// Memory for a call of `bytes` that is still arriving, to be taken before the rest is read.
-    /// Others wait for it as long as the peer likes, so the owner of the connection must have an
-    /// end to its patience: see [`Arriving::line`].
+    /// Others wait for it as long as the peer likes, so the owner of the connection must have a
+    /// timeout: see [`Arriving::line`].
     pub async fn arriving_memory(&self, party: usize, bytes: usize) -> Arriving {
         let (pool, memory) = (&self.dispatcher.arriving_memory, bytes as u64 + CALL_MEMORY);
         let arriving = pool.acquire_for(party, &self.account, memory).await;
         Arriving { memory: self.request_memory(party, bytes).await, arriving }
     }
 
-    /// The requests that may wait for memory that calls of this connection hold, if it had any:
-    /// by the party of the last one.
+    /// The requests that may wait for memory that calls of this connection hold, if it had any: by
+    /// the party of the last one.
     pub fn line(&self) -> Option<Line> {
         self.known.get().map(|known| self.dispatcher.request_memory.line(known.party))
     }
 
-    /// Answers a call: `None` where there is nothing to answer.
+    /// Answers a call: `None` where there is no reply.
     ///
     /// A call that may change something, once it has its turn, runs in a task of its own: the
-    /// connection may go away, and the call still runs to its end. A call that waits for its
-    /// turn, or only reads, ends when the future is dropped.
+    /// connection may go away, and the call still runs to its end. A call that waits for its turn,
+    /// or only reads, ends when the future is dropped.
     ///
-    /// What it needs is taken at once if it is there. A call that has to wait for it does so in a
-    /// small future, and its execution is made when it has what it needs.
+    /// Its resources are taken at once if they are there. A call that has to wait for them does so
+    /// in a small future, and its execution is created once it has them.
     pub fn call(
         self: &Rc<Self>,
         record: Record,
@@ -149,14 +150,14 @@ impl Session {
         waiting.boxed_local()
     }
 
-    /// What an observer is to hear of a call that begins now, if there is one.
+    /// The record for an observer of a call that begins now, if there is one.
     fn watch(&self, record: &Record) -> Option<Box<Watched>> {
         let observer = self.dispatcher.observer()?;
         let (begun, start) = (Begun::seen(record)?, self.dispatcher.runtime.clock.now());
         Some(Box::new(Watched { observer, begun, start }))
     }
 
-    /// What a call needs besides the memory of its record.
+    /// The resources of a call besides the memory of its record.
     async fn grant(&self, party: usize, plan: &Plan) -> Granted {
         // The order matters: a call that waits for memory of a slow peer must not hold a turn.
         let (of_session, of_all) = (&self.reply_memory, &self.dispatcher.reply_memory);
@@ -170,7 +171,7 @@ impl Session {
         Granted { reply_memory, turn: self.dispatcher.turns.acquire(party, 1).await }
     }
 
-    /// The same, if all of it is there.
+    /// As [`Session::grant`], if all of it is available now.
     fn try_grant(&self, party: usize, plan: &Plan) -> Option<Granted> {
         let take = |pool: &Rc<Pool>| match plan.reply_bytes {
             0 => Some(pool.take_now(party, 0)),
@@ -181,7 +182,7 @@ impl Session {
         Some(Granted { reply_memory, turn: self.dispatcher.turns.try_acquire(party, 1)? })
     }
 
-    /// Carries a call out that has all that it needs.
+    /// Executes a call that has all its resources.
     fn execute(
         &self,
         call: WaitingCall,
@@ -206,7 +207,7 @@ impl Session {
         let apart = async move {
             let (to_waiter, reply) = oneshot::channel();
             end.dispatcher.runtime.tasks.spawn(Box::pin(async move {
-                // The caller waits no more when this fails; the call was carried out all the same.
+                // If this fails the caller waits no more; the call was executed all the same.
                 let _ = to_waiter.send(execution.run().await);
             }));
             end.reply(reply.await.ok().flatten())
@@ -215,14 +216,14 @@ impl Session {
     }
 }
 
-/// A call that waits for what it needs.
+/// A call that waits for its resources.
 struct WaitingCall {
     record: Record,
     memory: Tokens,
     watched: Option<Box<Watched>>,
 }
 
-/// A call that an observer is to hear of.
+/// A call for an observer.
 struct Watched {
     observer: Rc<dyn CallObserver>,
     begun: Begun,
@@ -235,13 +236,13 @@ struct Granted {
     turn: Tokens,
 }
 
-/// What is left to do when a call was carried out.
+/// The work left when a call was executed.
 struct CallEnd {
     dispatcher: Rc<Dispatcher>,
     /// The number of the connection.
     connection: u64,
     reply_memory: ReplyMemory,
-    /// What the reply counts for at least.
+    /// The least that the reply counts for.
     least: u32,
     watched: Option<Box<Watched>>,
 }
@@ -261,20 +262,20 @@ impl CallEnd {
     }
 }
 
-/// What a call will need, seen before it has its turn.
+/// The resources that a call will need, known before it has its turn.
 struct Plan {
     /// Whether it must run to its end.
     may_change: bool,
-    /// The data of its reply, if it may be much, in bytes.
+    /// The data of its reply, if it may be large, in bytes.
     reply_bytes: u32,
-    /// What its reply counts for at least.
+    /// The least that its reply counts for.
     least_reply: u32,
 }
 
 impl Plan {
-    /// That of a record of a party. What is refused needs no room for data: a party that is no
-    /// volume has none that its handle names. The replies of strangers have a bound, short ones
-    /// too. `list_length` says how long the answer of a procedure is that lists something.
+    /// The plan for a record of a party. A refusal needs no room for data: the handle of a call
+    /// whose party is no volume yields none. The replies of strangers have a bound, short ones too.
+    /// `list_length` returns the length of the reply to a procedure that lists something.
     fn of(
         record: &Record,
         party: usize,

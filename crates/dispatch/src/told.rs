@@ -1,11 +1,12 @@
-//! What a reply may tell of a file system.
+//! Answers that may be sent, by the rules of the volume.
 //!
 //! Invariants:
-//! 1. A [`Told`] is made of a durable answer, or of one that was accepted because an administrator
-//!    has declared the volume delayed. Nothing else can be encoded.
-//! 2. What a client asks to be made durable is durable when it is told so, declared or not, with
+//! 1. A [`Told`] is made from a durable answer, or from one that was accepted because an
+//!    administrator has declared the volume delayed. Nothing else can be encoded.
+//! 2. Data that a client asks to be made durable is durable before the reply, declared or not, with
 //!    its names and those above it.
-//! 3. Since a declaration was withdrawn no reply comes before what was told under it is durable.
+//! 3. Since a declaration was withdrawn no reply comes before everything acknowledged under it is
+//!    durable.
 //!
 //! Not asserted: 1, which the private field of the type keeps; 2 and 3, which are about the order
 //! of waits: the tests of `delayed` hold the disk up at each.
@@ -28,7 +29,7 @@ impl<T> Told<T> {
         self.value
     }
 
-    /// Changes the value, which may be told all the same.
+    /// Changes the value, which may still be sent.
     pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Told<U> {
         Told { value: change(self.value), is_durable: self.is_durable }
     }
@@ -52,10 +53,10 @@ impl<T> From<Accepted<T>> for Told<T> {
 }
 
 impl Served {
-    /// Opens an answer as soon as the rules of the volume let it be told.
+    /// Opens an answer as soon as the rules of the volume allow.
     ///
     /// # Errors
-    /// [`Lost`] when what it shows will never be durable.
+    /// [`Lost`] when the changes that it shows will never be durable.
     pub(crate) async fn open<T>(&self, sealed: Sealed<T>) -> Result<Told<T>, Lost> {
         if let Some(declared) = self.delayed() {
             return self.heard(sealed.accept(declared)).map(Told::from);
@@ -70,7 +71,7 @@ impl Served {
         self.heard(sealed.open().await).map(Told::from)
     }
 
-    /// Opens an answer with which a client is told that something is durable.
+    /// Opens an answer that claims durability to a client.
     ///
     /// # Errors
     /// As [`Served::open`].
@@ -81,8 +82,8 @@ impl Served {
         self.open_durable(sealed).await
     }
 
-    /// Waits until a file is known to have a name, before a client is told that it stays: of a
-    /// volume that is declared delayed, or was, clients know files that a cut took.
+    /// Waits until a file is known to have a name, before a client is promised that it stays:
+    /// clients of a volume that is declared delayed, or was, know files that a crash took.
     ///
     /// # Errors
     /// As [`vfs::FileSystem::ensure_named`].
@@ -91,12 +92,13 @@ impl Served {
             return Ok(());
         }
         match self.file_system.ensure_named(id).await {
-            Err(FsError::Stale) => Ok(()), // the call says so, and waits for what made it so
+            Err(FsError::Stale) => Ok(()), // the call reports it, and waits for the removal
             named => named,
         }
     }
 
-    /// Waits for what was told while the volume was declared delayed, if it was.
+    /// Waits until everything acknowledged while the volume was declared delayed is durable, if it
+    /// was.
     ///
     /// # Errors
     /// [`Lost`] when some of it will never be durable.

@@ -16,7 +16,7 @@ pub struct Volume {
     pub name: String,
     /// Its number.
     pub fsid: Fsid,
-    /// What it holds.
+    /// Its file system.
     pub file_system: Rc<dyn FileSystem>,
 }
 
@@ -27,13 +27,13 @@ impl Volume {
     }
 }
 
-/// A volume with what was said of it in the log. Trouble is said once, not once for every call.
+/// A volume with the troubles that were logged for it: once, not once for every call.
 pub(crate) struct Served {
     volume: Volume,
     is_lost: Cell<bool>,
     is_damaged: Cell<bool>,
     delayed: Cell<Option<Delayed>>,
-    /// A receipt for what was told while it was declared delayed, if that was withdrawn.
+    /// A receipt for the changes acknowledged while it was declared delayed, if that was withdrawn.
     owed: RefCell<Option<Receipt>>,
 }
 
@@ -43,7 +43,7 @@ impl Served {
         Self { volume, is_lost, is_damaged, delayed, owed }
     }
 
-    /// Whether it is declared delayed, from now on.
+    /// Sets whether it is declared delayed, from now on.
     pub(crate) fn declare(&self, delayed: Option<Delayed>) {
         if self.delayed.replace(delayed).is_some() && delayed.is_none() {
             self.owed.replace(Some(self.file_system.changes_so_far()));
@@ -55,17 +55,17 @@ impl Served {
         self.delayed.get()
     }
 
-    /// Whether answers wait for something since the last declaration was withdrawn.
+    /// Whether replies wait for changes acknowledged before the last declaration was withdrawn.
     pub(crate) fn owes(&self) -> bool {
         self.owed.borrow().is_some()
     }
 
-    /// For what every answer waits since the last declaration was withdrawn.
+    /// The receipt that every reply waits for since the last declaration was withdrawn.
     pub(crate) fn owed(&self) -> Option<Receipt> {
         self.owed.borrow().clone()
     }
 
-    /// Takes note that an answer was lost.
+    /// Notes that an answer was lost.
     pub(crate) fn note_lost(&self) {
         if !self.is_lost.replace(true) {
             tracing::error!(
@@ -80,7 +80,7 @@ impl Served {
         self.is_lost.get()
     }
 
-    /// Takes note that a call met damage.
+    /// Notes that a call met damage.
     pub(crate) fn note_damage(&self) {
         if !self.is_damaged.replace(true) {
             tracing::error!(volume = self.name, "there is damage on the disk: check it");
@@ -110,11 +110,11 @@ pub enum VolumesError {
     SameFsid(String, String),
 }
 
-/// All volumes of a server. There are few, so they are looked for one after the other.
+/// All volumes of a server. There are few, so lookups are linear.
 pub struct Volumes(Vec<Rc<Served>>);
 
 impl Volumes {
-    /// Checks that every volume can be told from the others.
+    /// Checks that every volume differs from the others in name and number.
     ///
     /// # Errors
     /// See [`VolumesError`].
@@ -147,12 +147,12 @@ impl Volumes {
         self.0.iter().find(|volume| volume.name.as_bytes() == name)
     }
 
-    /// A stop is near: no call waits for what takes long by itself.
+    /// A stop is near: no call may wait for slow background work.
     pub fn ask_to_end(&self) {
         self.served().for_each(|volume| volume.file_system.ask_to_end());
     }
 
-    /// Whether they are delayed, and where their snapshots are found, is what these rules say.
+    /// Applies the rules: whether volumes are delayed, and where their snapshots are found.
     pub(crate) fn declare(&self, exports: &Exports) {
         for volume in self.served() {
             let export = exports.of(&volume.name);
@@ -161,12 +161,12 @@ impl Volumes {
         }
     }
 
-    /// All of them, with what is known of them besides.
+    /// All volumes, with their state.
     pub(crate) fn served(&self) -> impl Iterator<Item = &Served> {
         self.0.iter().map(Rc::as_ref)
     }
 
-    /// All of them, in the order of the start.
+    /// All volumes, in the order of the start.
     pub fn iter(&self) -> impl Iterator<Item = &Volume> {
         self.0.iter().map(|served| &served.volume)
     }

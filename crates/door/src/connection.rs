@@ -1,16 +1,16 @@
 //! One client connection: records in, calls side by side, replies out.
 //!
-//! A connection is one task. Whenever something of it is ready it goes on with its calls, reads
-//! what it may, gathers the replies that have become ready, and writes them all at once.
+//! A connection is one task. Whenever something of it is ready it continues its calls, reads as
+//! much as it may, gathers the replies that have become ready, and writes them all at once.
 //!
 //! Invariants:
 //! 1. A record is read only while fewer than `max_calls` calls are unanswered; a reply counts until
 //!    its last byte is written. So a peer that does not take its replies is not read from, and TCP
-//!    holds it back. How much data its replies hold is bounded by its [`Session`].
+//!    holds it back. Its [`Session`] bounds the data that its replies hold.
 //! 2. Memory for a record is taken before its payload is read, and goes with the call.
 //! 3. A peer that owes us something (the rest of a record that holds memory, or to take its
 //!    replies) is disconnected when [`Patience`] with it has ended: else a few such peers could
-//!    hold all memory for ever. The client connects anew and repeats its calls.
+//!    hold all memory for ever. The client reconnects and repeats its calls.
 //! 4. One poll answers at most [`TURN_CALLS`] calls, and reads and writes [`TURN_BYTES`] or a
 //!    little more. If there is more to do, the task goes to the end of the queue: calls that are
 //!    answered at once, however many a peer sends, do not keep the thread from other connections.
@@ -22,7 +22,7 @@
 //! bounds them.
 //!
 //! When the peer has sent its last byte, calls are still answered; when the connection breaks, they
-//! are dropped, and `dispatch` sees to it that what has begun to change something ends.
+//! are dropped, and `dispatch` makes calls that have begun to change something run to their end.
 
 use std::future::Future;
 use std::io;
@@ -47,10 +47,10 @@ use crate::patience::{GivenUp, Obligation, Patience};
 use crate::places::Occupant;
 use crate::planted::{Bug, is_planted, is_skipped};
 
-/// How often a peer is looked at that owes us the rest of a record.
+/// Interval between checks of a peer that owes us the rest of a record.
 pub const RECORD_BEAT: Duration = Duration::from_secs(1);
 
-/// How often a peer is looked at that owes us to take its replies. A kernel lets us write again
+/// Interval between checks of a peer that does not take its replies. A kernel lets us write again
 /// when a third of a full buffer is free, which takes a slow line some time.
 pub const REPLY_BEAT: Duration = Duration::from_secs(3);
 
@@ -58,21 +58,21 @@ pub const REPLY_BEAT: Duration = Duration::from_secs(3);
 /// millisecond where each is answered from memory.
 pub const TURN_CALLS: usize = 32;
 
-/// Bytes that one poll reads, with those of the replies that it gathers, and bytes that it writes.
+/// Bytes that one poll reads, including the replies that it gathers, and bytes that it writes.
 pub const TURN_BYTES: usize = 512 << 10;
 
 const OPEN: &str = "the stream is taken out at the end, and a future is not polled after it";
 
-/// Why a connection ended before its time.
+/// The reasons for which a connection ended early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
-    /// The network.
+    /// An error of the network.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// What the peer sends is no stream of records.
+    /// The peer's bytes are no stream of records.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// It sends a record that is no call.
+    /// The peer sent a record that is no call.
     #[error("a record that is no call")]
     NoCall,
     /// See invariant 3.
@@ -80,15 +80,15 @@ pub(crate) enum ConnectionError {
     GivenUp(#[from] GivenUp),
 }
 
-/// A connection that is served. Completes when all is answered, and gives the stream back.
+/// A served connection. Completes when all calls are answered, and returns the stream.
 pub(crate) struct Connection<S> {
     stream: Option<S>,
     session: Rc<Session>,
     max_calls: usize,
     reader: RecordReader,
-    /// Memory that the record in front waits for, or has.
+    /// Memory that the next record waits for, or has.
     memory: Memory,
-    /// Completes when no more calls are to be read; `None` after that, and after the last byte.
+    /// Completes when no more calls may be read; `None` after that, and after the last byte.
     reading: Option<LocalBoxFuture<'static, ()>>,
     calls: FuturesUnordered<LocalBoxFuture<'static, Option<Reply>>>,
     outgoing: Outgoing,
@@ -99,26 +99,26 @@ pub(crate) struct Connection<S> {
     sent: u64,
     reply_patience: Patience,
     turn: Turn,
-    /// The occupant that is told whether the peer is quiet.
+    /// The occupant of the connection, which learns whether the peer is quiet.
     occupant: Option<Rc<Occupant>>,
-    /// Whether a file system has answered the peer since the occupant was told.
+    /// Whether a file system has answered the peer since the occupant's last update.
     has_worked: bool,
 }
 
-/// What the current poll has done.
+/// The work of the current poll.
 #[derive(Default)]
 struct Turn {
-    /// Calls that were begun, or answered after they had waited.
+    /// Calls that were begun, or answered after a wait.
     calls: usize,
     /// Bytes that were read or are to be written.
     gathered: usize,
     written: usize,
-    /// Whether something was left for the next poll.
+    /// Whether work was left for the next poll.
     is_cut_short: bool,
 }
 
 impl Turn {
-    /// Whether another call must wait for the next poll, which takes place.
+    /// Whether another call must wait for the next poll; requests that poll.
     fn is_over(&mut self) -> bool {
         let is_over = (self.calls >= TURN_CALLS || self.gathered >= TURN_BYTES)
             && !is_planted(Bug::EndlessTurns);
@@ -142,14 +142,14 @@ enum Memory {
 
 /// Memory for a record.
 enum Granted {
-    /// That has arrived.
+    /// The record has arrived.
     Arrived(Tokens),
-    /// Of which the peer owes us the rest.
+    /// The peer owes us the rest of the record.
     Arriving(Arriving),
 }
 
 impl Granted {
-    /// The memory, now that the record is there.
+    /// The memory, now that the record has arrived.
     fn arrived(self) -> Tokens {
         match self {
             Self::Arrived(memory) => memory,
@@ -159,7 +159,7 @@ impl Granted {
 }
 
 impl<S: Stream> Connection<S> {
-    /// The connection of `session` that reads calls until `stop` completes, and then answers those
+    /// A connection of `session` that reads calls until `stop` completes, and then answers those
     /// that it has read.
     pub(crate) fn new(
         stream: S,
@@ -187,7 +187,7 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// The same, with its peer as an occupant.
+    /// The same connection, with its peer as an occupant.
     pub(crate) fn noted_by(self, occupant: Rc<Occupant>) -> Self {
         Self { occupant: Some(occupant), ..self }
     }
@@ -202,7 +202,7 @@ impl<S: Stream> Connection<S> {
         calls + self.outgoing.replies()
     }
 
-    /// Begins as many calls as may be and have arrived. Says whether any was answered at once.
+    /// Begins calls that have arrived, within the limits. Returns whether any was answered at once.
     fn poll_records(&mut self, context: &mut Context<'_>) -> Result<bool, ConnectionError> {
         if let Some(stop) = &mut self.reading
             && stop.poll_unpin(context).is_ready()
@@ -281,7 +281,7 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Reads once, straight to where the bytes belong.
+    /// Reads once, straight into the place of the bytes.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let stream = self.stream.as_mut().expect(OPEN);
         let length = ready!(stream.poll_read(context, self.reader.targets()))?;
@@ -291,7 +291,7 @@ impl<S: Stream> Connection<S> {
         Poll::Ready(Ok(length))
     }
 
-    /// Gathers the replies that are ready. Says whether there were any.
+    /// Gathers the replies that are ready. Returns whether there were any.
     fn poll_calls(&mut self, context: &mut Context<'_>) -> bool {
         let mut any = false;
         while !self.calls.is_empty()
@@ -311,7 +311,7 @@ impl<S: Stream> Connection<S> {
         self.outgoing.extend(reply);
     }
 
-    /// Writes as much as the peer takes. Says whether anything went out.
+    /// Writes as much as the peer takes. Returns whether anything was sent.
     fn poll_write(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
         let mut any = false;
         let stream = self.stream.as_mut().expect(OPEN);
@@ -326,7 +326,7 @@ impl<S: Stream> Connection<S> {
         Ok(any)
     }
 
-    /// Whether nothing that the peer has asked is left for us to do.
+    /// Whether all requests of the peer are done.
     fn is_quiet(&self) -> bool {
         self.calls.is_empty() && !matches!(self.memory, Memory::Wanted(_))
     }
@@ -364,7 +364,7 @@ impl<S: Stream> Future for Connection<S> {
         loop {
             let answered = this.poll_calls(context) | this.poll_records(context)?;
             let written = this.poll_write(context)?;
-            // What was answered or written may let in another call (invariant 1).
+            // A reply that was made or written may admit another call (invariant 1).
             let may_go_on = this.may_read() && !this.turn.is_cut_short;
             if !(answered || written) || !may_go_on {
                 break;

@@ -1,4 +1,4 @@
-//! Who keeps the door: clients are accepted, wait for a place, are served, and go.
+//! The keeper of the door: accepts clients, has them wait for a place, serves them, and hangs up.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -16,40 +16,41 @@ use crate::connection::Connection;
 use crate::places::{Occupant, Places};
 use crate::{Listener, Stream, Switch, seldom};
 
-/// How long peers may take to fetch their last replies.
+/// Time that peers may take to fetch their last replies.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// How long a closed connection waits for the peer's own end, so that no reply is lost on its way.
+/// Time that a closed connection waits for the peer's own close, so that no reply in flight is
+/// lost.
 pub const LINGER: Duration = Duration::from_millis(500);
 
-/// How long to wait after an accept that failed for want of resources.
+/// Pause after an accept that failed for want of resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How much comes in.
+/// Limits of connections and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections that there are at once.
+    /// The most connections at once.
     pub connections: u64,
-    /// Calls of one of them that are unanswered.
+    /// The most unanswered calls of one connection.
     pub calls_per_connection: usize,
 }
 
-/// The door of one server, with the connections that came through it.
+/// The door of one server, with its connections.
 pub struct Door {
     runtime: Runtime,
     dispatcher: Rc<Dispatcher>,
     places: Rc<Places>,
-    /// That there are too many clients has been said.
+    /// Whether the warning about too many clients was logged.
     warned: Cell<bool>,
     max_calls: usize,
     stop: Switch,
-    /// Is thrown when those that are left must go.
+    /// Thrown when the remaining connections must go.
     abandon: Switch,
 }
 
 impl Door {
-    /// A door through which clients of `dispatcher` come until `stop` is thrown. What was read is
-    /// answered then, and no more is read.
+    /// A door for clients of `dispatcher` until `stop` is thrown. Calls that were read are answered
+    /// then, and no more are read.
     pub fn new(
         runtime: Runtime,
         dispatcher: Rc<Dispatcher>,
@@ -75,7 +76,7 @@ impl Door {
     }
 
     /// Accepts for ever, and has each client wait for a place in a task of its own: the next one is
-    /// looked at meanwhile.
+    /// accepted meanwhile.
     pub async fn accept<L: Listener>(self: &Rc<Self>, listener: &L) {
         loop {
             match listener.accept().await {
@@ -87,7 +88,7 @@ impl Door {
                     if is_crowded {
                         self.places.relieve();
                     }
-                    // Room is short for a while, and in every round of this loop.
+                    // Descriptors are short for a while, and in every round of this loop.
                     if !(is_crowded && self.warned.replace(true)) {
                         tracing::warn!(%error, "a connection could not be accepted");
                     }
@@ -97,7 +98,7 @@ impl Door {
         }
     }
 
-    /// Serves a client as soon as there is a place for it, if the server does not stop before.
+    /// Serves a client as soon as there is a place for it, unless the server stops before.
     async fn admit(self: Rc<Self>, stream: impl Stream, peer: SocketAddr) {
         let enter = self.places.enter(peer.ip()).boxed_local();
         let place = match select(enter, self.stop.wait().boxed_local()).await {
@@ -167,6 +168,6 @@ async fn linger(mut stream: impl Stream, runtime: &Runtime) {
         while poll_fn(|context| stream.poll_read(context, [&mut ignored, &mut []])).await? > 0 {}
         Ok::<(), io::Error>(())
     };
-    // Neither an error nor a peer that stays matters any more.
+    // An error, or a peer that stays, makes no difference any more.
     select(Box::pin(end), runtime.clock.sleep(LINGER)).await;
 }

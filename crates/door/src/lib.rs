@@ -1,21 +1,21 @@
-//! The door of a server: who comes in, who has a place, and how calls go in and replies out.
+//! The door of a server: accepts clients, gives them places, and moves calls in and replies out.
 //!
 //! # Layers
-//! - [`Door`]: clients are accepted, get a place, are served, and are hung up;
-//! - `places`: how many connections there are, and which one goes when another is wanted;
+//! - [`Door`]: accepts clients, gives them a place, serves them, and hangs up;
+//! - `places`: the limit of connections, and which one goes when another wants its place;
 //! - `connection`, `outgoing`: one client, its calls side by side, its replies gathered;
-//! - `patience`: how long a client may keep us, and through us others, waiting;
-//! - [`Stream`], [`Listener`]: what carries the bytes. TCP is one such thing, and [`pipe`] another,
-//!   of memory alone: with it all of this runs in virtual time.
+//! - `patience`: the time that a client may keep us, and through us others, waiting;
+//! - [`Stream`], [`Listener`]: transports. TCP is one, and [`pipe`] another, in memory alone: with
+//!   it all of this runs in virtual time.
 //!
 //! # Contract
 //! The owner of a listener has the door accept from it ([`Door::accept`]) until it throws the
-//! [`Switch`] with which the door was made, and then waits until everybody is gone
-//! ([`Door::drain`]). Everything runs on the thread that calls.
+//! [`Switch`] with which the door was made, and then waits until all clients are gone
+//! ([`Door::drain`]). Everything runs on the calling thread.
 //!
-//! Architecture invariant: no socket, no reactor, no clock but [`runtime::Clock`]: what runs in
-//! production runs under the simulator. Everything is generic in the stream, so that a transport
-//! costs no call through a table.
+//! Architecture invariant: no socket, no reactor, no clock but [`runtime::Clock`]: the same code
+//! runs in production and under the simulator. Everything is generic in the stream, so that a
+//! transport costs no call through a table.
 
 mod connection;
 mod keeper;

@@ -1,4 +1,4 @@
-//! Replies on their way to a peer: all that are ready go out in one vectored write.
+//! Replies to be sent to a peer: all that are ready go out in one vectored write.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -11,7 +11,7 @@ use runtime::pool::Line;
 /// The most pieces of one write; the kernel takes 1024.
 const PIECES: usize = 256;
 
-/// What is to be sent on one connection, in order.
+/// The unsent bytes of one connection, in order.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     pieces: VecDeque<Piece>,
@@ -24,7 +24,7 @@ struct Piece {
     last: Option<Last>,
 }
 
-/// The end of a reply, with the memory that goes back when it was sent.
+/// The end of a reply, with the memory that is freed when it was sent.
 struct Last {
     memory: Option<ReplyMemory>,
 }
@@ -44,7 +44,7 @@ impl Outgoing {
         end.last = Some(Last { memory });
     }
 
-    /// Replies that are not sent to their end.
+    /// Replies that are not sent completely.
     pub(crate) fn replies(&self) -> usize {
         self.replies
     }
@@ -55,12 +55,12 @@ impl Outgoing {
         last.memory.as_ref()?.line()
     }
 
-    /// Whether everything is sent.
+    /// Whether everything has been sent.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Writes once, as much as `write` takes, and says how much that was.
+    /// Writes once, as much as `write` takes, and returns the number of bytes.
     ///
     /// # Errors
     /// Those of `write`.

@@ -1,20 +1,20 @@
-//! How long a peer may owe us something, by a clock that is handed in.
+//! Timeouts for peers that owe us something, by a clock that is handed in.
 //!
-//! A peer owes us the rest of a call that it has begun, or to take its replies. What it owes may
-//! hold memory that all connections share, and then others wait. Replies that are not taken hold
-//! two kinds of it: their own, and that of the calls behind them, which wait for the memory of
-//! their connection. There are two rules:
+//! A peer owes us the rest of a call that it has begun, or to take its replies. Either may hold
+//! memory that all connections share, and then others wait. Replies that are not taken hold two
+//! kinds of it: their own, and that of the calls behind them, which wait for the memory of their
+//! connection. There are two rules:
 //!
 //! 1. A peer that moves nothing for [`PATIENCE`] is given up.
 //! 2. While a request waits for the memory that the obligation holds, and has waited for a whole
 //!    beat, a peer that moves less than [`LEAST`] in a beat is given up.
 //!
 //! Rule 1 alone would let a peer hold memory for ever with one byte a minute, and a few dozen of
-//! them hold all of it. Rule 2 costs no peer anything for as long as there is memory: a slow line
-//! is no crime. A full house alone does not set it off either: calls that are answered give their
-//! memory back, the line moves on, and no request stays in it for a beat.
+//! them hold all of it. Rule 2 costs no peer anything while there is memory: a slow line is no
+//! crime. A full house alone does not trigger it either: calls that are answered free their memory,
+//! the line moves on, and no request stays in it for a beat.
 //!
-//! A client that was given up connects anew, repeats its calls, and waits in line like all others.
+//! A client that was given up reconnects, repeats its calls, and waits in line like all others.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -27,17 +27,17 @@ use runtime::pool::Line;
 
 use crate::planted::{Bug, is_planted};
 
-/// How long a peer may owe us something without a sign of life.
+/// Time for which a peer may owe us something without progress.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The fewest bytes in a beat from a peer for whose memory others wait.
+/// The fewest bytes per beat from a peer for whose memory others wait.
 pub const LEAST: u64 = 64 << 10;
 
-/// What a peer owes.
+/// The obligation of a peer.
 pub(crate) struct Obligation {
-    /// Bytes that it has moved towards this kind of obligation, since the connection began.
+    /// Bytes that it has moved for this kind of obligation since the connection began.
     pub(crate) moved: u64,
-    /// Other requests that may wait for memory that it holds, of each kind that it holds some of.
+    /// Other requests that may wait for the memory that it holds, one line for each kind of memory.
     pub(crate) lines: [Option<Line>; 2],
 }
 
@@ -52,7 +52,7 @@ impl Obligation {
     }
 }
 
-/// Why a peer is given up.
+/// The reasons for which a peer is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GivenUp {
     /// Rule 1.
@@ -70,24 +70,24 @@ pub(crate) struct Patience {
     watch: Option<Watch>,
 }
 
-/// One beat.
+/// The state at the start of a beat.
 struct Watch {
-    /// What had been moved at its start,
+    /// Bytes that had been moved by then,
     moved: u64,
-    /// which requests were in line then,
+    /// the marks of the lines then,
     marks: [u64; 2],
-    /// and for how long nothing had been moved.
+    /// and the time for which nothing had been moved.
     idle: Duration,
     end: LocalBoxFuture<'static, ()>,
 }
 
 impl Patience {
-    /// Patience that looks at an obligation once in a beat.
+    /// Patience that checks an obligation once per beat.
     pub(crate) fn new(clock: Rc<dyn Clock>, beat: Duration) -> Self {
         Self { clock, beat, watch: None }
     }
 
-    /// Looks at what is owed now, and sees to it that the task is woken to look again.
+    /// Checks the current obligation, and arranges that the task is woken for the next check.
     ///
     /// # Errors
     /// [`GivenUp`], by the rules.

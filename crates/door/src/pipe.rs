@@ -1,14 +1,15 @@
-//! Connections of memory alone: two pipes between a client and a server, and where clients come in.
+//! In-memory connections: two pipes between a client and a server, and an entrance for clients.
 //!
 //! Bytes arrive at once and in order. A pipe holds a bounded number of them, as a kernel does with
-//! what its peer does not take, and tells how many it holds and has carried: so a test counts what
-//! a server reads and writes without asking the server.
+//! bytes that its peer does not take, and reports how many it holds and has carried: so a test
+//! counts the bytes that a server reads and writes without asking the server.
 //!
 //! Invariants:
 //! 1. A pipe holds at most as many bytes as it has room for, or had when they were written.
-//! 2. What waits for a pipe is woken when there are bytes or room, and when its other end goes.
+//! 2. Tasks that wait for a pipe are woken when there are bytes or room, and when its other end
+//!    goes.
 //!
-//! Not asserted: 2, without which whoever waits would wait for ever.
+//! Not asserted: 2, without which a task would wait for ever.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -27,7 +28,7 @@ pub struct Pipe {
     outgoing: Rc<Flow>,
 }
 
-/// What a connection holds and has carried, for whoever looks on. It outlives the connection.
+/// Byte counts of a connection, for an observer. They outlive the connection.
 #[derive(Clone)]
 pub struct Meter {
     to_server: Rc<Flow>,
@@ -39,11 +40,11 @@ pub struct Meter {
 struct Flow {
     bytes: RefCell<VecDeque<u8>>,
     room: Cell<usize>,
-    /// Whether nothing more will be written.
+    /// Whether the writer has closed.
     is_ended: Cell<bool>,
-    /// Whether nothing more will be read.
+    /// Whether the reader is gone.
     is_cut: Cell<bool>,
-    /// Bytes that were ever written, and read.
+    /// Bytes ever written, and ever read.
     written: Cell<u64>,
     read: Cell<u64>,
     waiting: RefCell<Vec<Waker>>,
@@ -121,7 +122,7 @@ impl Flow {
         self.wake();
     }
 
-    /// Its reader goes: what it has not read is gone.
+    /// The reader goes: unread bytes are lost.
     fn cut(&self) {
         self.is_cut.set(true);
         self.bytes.borrow_mut().clear();
@@ -134,19 +135,19 @@ impl Flow {
 }
 
 impl Pipe {
-    /// Both ends of a connection, the client's first, with room for so many bytes each way.
+    /// Both ends of a connection, the client's first, with room for this many bytes each way.
     pub fn pair(room: usize) -> (Self, Self) {
         let (to_server, to_client) = (Flow::new(room), Flow::new(room));
         let client = Self { incoming: to_client.clone(), outgoing: to_server.clone() };
         (client, Self { incoming: to_server, outgoing: to_client })
     }
 
-    /// Of a client's end: what the connection carries.
+    /// The byte counts of the connection, from the client's end.
     pub fn meter(&self) -> Meter {
         Meter { to_server: self.outgoing.clone(), to_client: self.incoming.clone() }
     }
 
-    /// Sends as much as there is room for, which may be nothing.
+    /// Sends as many bytes as there is room for, perhaps none.
     ///
     /// # Errors
     /// When the other end is gone.
@@ -154,7 +155,7 @@ impl Pipe {
         self.outgoing.write(&[IoSlice::new(bytes)]).map(Option::unwrap_or_default)
     }
 
-    /// Sends all of it, as room comes.
+    /// Sends all bytes, as room comes.
     ///
     /// # Errors
     /// When the other end is gone.
@@ -167,20 +168,20 @@ impl Pipe {
         Ok(())
     }
 
-    /// Takes what has arrived, at least a byte; none at the end.
+    /// Receives arrived bytes, at least one; none at the end.
     ///
     /// # Errors
-    /// When the other end is gone, and had not said that it would send nothing more.
+    /// When the other end is gone without having closed before.
     pub async fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| self.poll_read(context, [&mut *target, &mut []])).await
     }
 
-    /// Whether the other end is gone, or sends nothing more and all of it was taken.
+    /// Whether the other end is gone, or has closed and all its bytes were received.
     pub fn is_over(&self) -> bool {
         self.outgoing.is_cut.get() || self.incoming.is_ended.get() && self.incoming.held() == 0
     }
 
-    /// Completes when the other end is gone, or sends nothing more, whatever is still to be taken.
+    /// Completes when the other end is gone, or has closed, even if bytes are left to receive.
     pub async fn hung_up(&self) {
         poll_fn(|context| {
             if self.outgoing.is_cut.get() || self.incoming.is_ended.get() {
@@ -244,7 +245,7 @@ impl Stream for Pipe {
 }
 
 impl Meter {
-    /// Bytes on their way to the server, and to the client.
+    /// Bytes in flight to the server, and to the client.
     pub fn held(&self) -> (usize, usize) {
         (self.to_server.held(), self.to_client.held())
     }
@@ -254,18 +255,19 @@ impl Meter {
         (self.to_server.read.get(), self.to_client.written.get())
     }
 
-    /// Bytes that the client has ever taken.
+    /// Bytes that the client has ever received.
     pub fn taken(&self) -> u64 {
         self.to_client.read.get()
     }
 
-    /// Whether the server has gone from it.
+    /// Whether the server has hung up.
     pub fn is_hung_up(&self) -> bool {
         self.to_server.is_cut.get()
     }
 }
 
-/// Where clients of memory come in: the server's side is a [`Listener`]. Clones are one entrance.
+/// The entrance for in-memory clients; the server's side is a [`Listener`]. Clones are one
+/// entrance.
 #[derive(Clone, Default)]
 pub struct Entrance(Rc<Arrivals>);
 
@@ -276,8 +278,8 @@ struct Arrivals {
 }
 
 impl Entrance {
-    /// A connection from this address, with room for so many bytes each way. The server has not
-    /// looked at it yet.
+    /// Opens a connection from this address, with room for this many bytes each way. The server has
+    /// not accepted it yet.
     pub fn connect(&self, address: SocketAddr, room: usize) -> Pipe {
         let (client, server) = Pipe::pair(room);
         self.0.arrived.borrow_mut().push_back((server, address));

@@ -1,33 +1,34 @@
 //! The places for connections, and which occupant gives its own up when all are taken.
 //!
-//! A connection costs memory, so there are only so many. A client may keep its own for as long as
+//! A connection costs memory, so the places are limited. A client may keep its own for as long as
 //! it likes, with calls or without, but not at the price of others: when a client is at the door
-//! and no place is free, an occupant is asked to leave. What that occupant has asked is still
-//! answered, and a client that finds its connection closed opens another when it has something to
-//! ask. Without this, a few processes that only connect could shut all others out for ever.
+//! and no place is free, an occupant is asked to leave. Its calls are still answered, and a client
+//! that finds its connection closed opens another for its next call. Without this, a few processes
+//! that only connect could shut all others out for ever.
 //!
-//! # Who leaves
+//! # The occupant that leaves
 //! The first of these that there is:
 //! 1. a *stranger*, an occupant that no export admits: the one that has been quiet for longest;
 //! 2. if the newcomer's address has fewer places than its share, an occupant of the address that
-//!    has most, if that is more than its share: the one that has been quiet for longest, or does
-//!    most to be it. The share is what all addresses would have if they had the same;
+//!    has most, if that is more than its share: the one that has been quiet for longest, or, if
+//!    none is quiet, the one whose last note of work is oldest. The share of an address is the
+//!    number of places that it would have if all addresses had the same;
 //! 3. the occupant that has been quiet for longest, if that is at least [`QUIET`].
 //!
 //! A stranger at the door is sent away while no place is free. Admitted clients wait there side by
-//! side, up to [`MAX_AT_DOOR`], and a place that is free goes to the one whose address has fewest;
-//! so a client that waits with many connections is not in the way of another. At a full door the
-//! address with most gives way to one with fewer. An IPv6 network of 64 bits counts as
-//! one address: a client that has one address of it has them all.
+//! side, up to [`MAX_AT_DOOR`], and a free place goes to the one whose address has fewest; so a
+//! client that waits with many connections is not in the way of another. At a full door the address
+//! with most gives way to one with fewer. An IPv6 network of 64 bits counts as one address: a
+//! client that has one address of it has them all.
 //!
 //! Invariants:
 //! 1. `occupants` are those that have a place.
-//! 2. An occupant is quiet when no call of it is being carried out or waits for memory. A call that
-//!    it has not sent to its end, replies that it does not take, and calls that no file system had
-//!    to answer (NULL, or whatever is refused at the door) are no work of ours.
+//! 2. An occupant is quiet when no call of it is being executed or waits for memory. A call that it
+//!    has not sent completely, replies that it does not take, and calls that no file system had to
+//!    answer (NULL, or a call that is refused at the door) are no work of ours.
 //! 3. While a client waits at the door, no place is free.
 //!
-//! Not asserted: 2, which the connection tells; 3, since each place that is free is handed out
+//! Not asserted: 2, which the connection reports; 3, since each free place is handed out
 //! ([`Places::hand_out`]).
 
 use std::cell::{Cell, RefCell};
@@ -44,16 +45,16 @@ use runtime::{Clock, Instant};
 
 use crate::planted::{Bug, is_planted};
 
-/// How long an occupant of rule 3 is not asked to leave after its last call.
+/// Time after its last call for which rule 3 does not ask an occupant to leave.
 pub const QUIET: Duration = Duration::from_secs(5);
 
-/// How long an occupant may take to leave before another one is asked.
+/// Time that an occupant may take to leave before another one is asked.
 pub const LEAVING: Duration = Duration::from_secs(1);
 
-/// Clients that wait at the door, at most. Each has a descriptor.
+/// The most clients that wait at the door. Each has a descriptor.
 pub const MAX_AT_DOOR: usize = 32;
 
-/// Says whether any export admits an address.
+/// Whether any export admits an address.
 pub(crate) type Admits = Rc<dyn Fn(IpAddr) -> bool>;
 
 /// All places.
@@ -63,7 +64,7 @@ pub(crate) struct Places {
     max: u64,
     free: Rc<Semaphore>,
     occupants: RefCell<Vec<Rc<Occupant>>>,
-    /// In the order of their arrival.
+    /// The waiting clients, in the order of their arrival.
     door: RefCell<Vec<Rc<Waiter>>>,
     warned: Cell<bool>,
 }
@@ -71,7 +72,7 @@ pub(crate) struct Places {
 /// A client that waits at the door.
 struct Waiter {
     address: IpAddr,
-    /// Is told that it has a place, or that it is sent away.
+    /// Notified when it has a place, or is sent away.
     called: Signal,
     place: RefCell<Option<Place>>,
     is_sent_away: Cell<bool>,
@@ -87,11 +88,11 @@ struct AtDoor {
 pub(crate) struct Occupant {
     clock: Rc<dyn Clock>,
     address: IpAddr,
-    /// When it last was not quiet.
+    /// The last time at which it was not quiet.
     last: Cell<Instant>,
     is_quiet: Cell<bool>,
     asked: Cell<bool>,
-    /// Whether it was quiet when it was asked.
+    /// Whether it was quiet when it was asked to leave.
     was_quiet: Cell<bool>,
     leave: Signal,
 }
@@ -104,14 +105,14 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// So many places, all free.
+    /// `max` places, all free.
     pub(crate) fn new(clock: Rc<dyn Clock>, max: u64, admits: Admits) -> Rc<Self> {
         let (occupants, door, warned) = Default::default();
         Rc::new(Self { clock, admits, max, free: Semaphore::new(max), occupants, door, warned })
     }
 
-    /// A place for a client at the door; none for a stranger when none is free, nor for a client
-    /// that finds the door full.
+    /// A place for a client at the door; none for a stranger when no place is free, nor for a
+    /// client that finds the door full.
     pub(crate) async fn enter(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
         if let Some(place) = self.seat(address) {
             return Some(place);
@@ -159,8 +160,8 @@ impl Places {
         Some(Place { places: self.clone(), occupant, permit: Some(permit) })
     }
 
-    /// Has a client wait at the door, if there is room for it, or for one connection of its address
-    /// in the stead of one of another.
+    /// Queues a client at the door, if there is room for it, or if one connection of its address
+    /// can replace one of another.
     fn line_up(self: &Rc<Self>, address: IpAddr) -> Option<AtDoor> {
         let mut door = self.door.borrow_mut();
         let count = |door: &[Rc<Waiter>], address| {
@@ -183,8 +184,8 @@ impl Places {
         Some(AtDoor { places: self.clone(), waiter })
     }
 
-    /// Gives places that are free to those that wait (invariant 3): of all, the one whose address
-    /// has fewest.
+    /// Gives free places to waiting clients (invariant 3), first to the one whose address has
+    /// fewest.
     fn hand_out(self: &Rc<Self>) {
         while let Some(next) = self.next_at_door() {
             let Some(place) = self.seat(next.address) else { return };
@@ -201,7 +202,7 @@ impl Places {
             theirs.filter(|one| in_bounds(one.address) == in_bounds(address)).count()
         };
         let door = self.door.borrow();
-        door.iter().min_by_key(|waiter| places(waiter.address)).cloned() // of several, the first
+        door.iter().min_by_key(|waiter| places(waiter.address)).cloned() // on a tie, the first
     }
 
     fn is_admitted(&self, address: IpAddr) -> bool {
@@ -218,8 +219,8 @@ impl Places {
         self.free.acquire(self.max).await
     }
 
-    /// The process has no descriptor left for a newcomer: an occupant that does nothing makes room,
-    /// if there is one.
+    /// The process has no descriptor left for a newcomer: asks an idle occupant to leave, if there
+    /// is one.
     pub(crate) fn relieve(&self) {
         let occupants = self.occupants.borrow();
         if let Some(occupant) = self.stranger(&occupants).or_else(|| quietest(&occupants, |_| true))
@@ -228,7 +229,7 @@ impl Places {
         }
     }
 
-    /// Asks an occupant to leave, if the rules name one, for a newcomer. Says when to ask again.
+    /// Asks an occupant to leave for a newcomer, if the rules name one. Returns when to ask again.
     fn ask(&self, newcomer: IpAddr) -> Duration {
         let occupants = self.occupants.borrow();
         let occupant =
@@ -259,7 +260,7 @@ impl Places {
     ) -> Option<&'a Rc<Occupant>> {
         let mut held: BTreeMap<IpAddr, u64> = BTreeMap::from([(in_bounds(newcomer), 0)]);
         for occupant in occupants {
-            // An occupant that has been asked to leave has no place any more.
+            // An occupant that has been asked to leave no longer counts.
             *held.entry(in_bounds(occupant.address)).or_default() +=
                 u64::from(!occupant.asked.get());
         }
@@ -274,8 +275,8 @@ impl Places {
     }
 }
 
-/// Of the quiet occupants that are meant and not asked yet, the one that has been quiet for
-/// longest.
+/// The occupant that has been quiet for longest, among those for which `is_meant` holds and that
+/// are not asked yet.
 fn quietest(
     occupants: &[Rc<Occupant>],
     is_meant: impl Fn(&Occupant) -> bool,
@@ -286,7 +287,7 @@ fn quietest(
 }
 
 impl Place {
-    /// The client that has it.
+    /// The client that has the place.
     pub(crate) fn occupant(&self) -> &Rc<Occupant> {
         &self.occupant
     }
@@ -310,7 +311,7 @@ impl Drop for Place {
 impl Drop for AtDoor {
     fn drop(&mut self) {
         self.places.door.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
-        drop(self.waiter.place.take()); // goes to another one
+        drop(self.waiter.place.take()); // the place goes to another client
     }
 }
 
@@ -321,12 +322,12 @@ impl Occupant {
         self.leave.notify();
     }
 
-    /// Whether it leaves because it was asked to, and did nothing then: no reply is on its way.
+    /// Whether it was quiet when it was asked to leave: no reply is in flight.
     pub(crate) fn leaves_quietly(&self) -> bool {
         self.was_quiet.get()
     }
 
-    /// Takes note of whether it is quiet now, and whether it has been since the last time.
+    /// Notes whether it is quiet now, and whether it has been since the last time.
     pub(crate) fn note(&self, is_quiet: bool, was_quiet: bool) {
         if !is_quiet || !was_quiet || !self.is_quiet.get() {
             self.last.set(self.clock.now());

@@ -3,17 +3,17 @@
 use std::cell::Cell;
 
 planted::bugs! {
-    /// A place that becomes free is given to nobody who waits at the door.
+    /// A place that becomes free is offered to no client at the door.
     UnofferedPlaces,
-    /// A client that has something to ask is passed over once.
+    /// A connection with calls to answer is passed over once.
     SkippedTurns,
-    /// A connection goes on for as long as its peer has calls, and others wait meanwhile.
+    /// A connection goes on for as long as its peer sends calls, and others wait meanwhile.
     EndlessTurns,
-    /// Calls that wait for their answer do not count, only replies that are not taken.
+    /// Calls that wait for their reply do not count, only replies that are not taken.
     UncountedCalls,
-    /// A peer that does nothing is given up a beat too late.
+    /// An idle peer is given up a beat too late.
     LatePatience,
-    /// Nobody hurries a peer that takes no replies for the memory of the calls behind them.
+    /// A peer that takes no replies is not hurried for the memory of the calls behind them.
     UnhurriedCalls,
     /// A client that no export admits waits at the door like one that is admitted.
     AdmittedStrangers,
@@ -23,8 +23,7 @@ thread_local! {
     static LOOKS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether a connection whose turn it is lets it go by, for [`Bug::SkippedTurns`]: every second one
-/// does.
+/// Whether a connection skips its turn, for [`Bug::SkippedTurns`]: every second one does.
 pub(crate) fn is_skipped() -> bool {
     if !is_planted(Bug::SkippedTurns) {
         return false;

@@ -1,10 +1,11 @@
-//! What carries the bytes of a connection, as a connection sees it.
+//! The transport of a connection.
 //!
-//! Whoever brings a transport promises:
-//! 1. A call that answers `Pending` has seen to it that the task is woken when it is worth another.
-//! 2. What the peer has not taken is bounded: at most [`MAX_UNSENT_BYTES`] and what one write adds,
-//!    and at most [`STRANGERS_UNSENT_BYTES`] of a stranger's. Memory for replies goes back when the
-//!    stream has taken their last byte, so no budget of ours would show what stands there.
+//! A transport promises:
+//! 1. A call that returns `Pending` has arranged that the task is woken when another call makes
+//!    sense.
+//! 2. Bytes that the peer has not taken are bounded: at most [`MAX_UNSENT_BYTES`] plus one write,
+//!    and at most [`STRANGERS_UNSENT_BYTES`] for a stranger. Memory for replies is freed when the
+//!    stream has taken their last byte, so no budget of ours would count the bytes that wait there.
 //!
 //! Not asserted: 1 and 2, which are the transport's.
 
@@ -13,23 +14,23 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-/// The most unsent bytes of a connection: a write of this length is on its way while the next one
-/// is prepared.
+/// The most unsent bytes of a connection: a write of this length is in flight while the next one is
+/// prepared.
 pub const MAX_UNSENT_BYTES: usize = 128 << 10;
 
-/// The most bytes of a stranger that it has not taken: the answers to a few calls.
+/// The most bytes that a stranger has not taken: the replies to a few calls.
 pub const STRANGERS_UNSENT_BYTES: usize = 32 << 10;
 
-/// A connection's bytes, both ways. To be dropped is to be closed.
+/// A byte stream of a connection, both ways. Dropping it closes it.
 pub trait Stream: Unpin + 'static {
-    /// Makes it ready for its peer, and bounds what it keeps (invariant 2).
+    /// Prepares it for its peer, and bounds its buffered bytes (invariant 2).
     ///
     /// # Errors
     /// When the peer is gone.
     fn prepare(&mut self, is_stranger: bool) -> io::Result<()>;
 
-    /// Reads once, into these one after the other: at least a byte, and none at the end. The second
-    /// may be empty.
+    /// Reads once, into these buffers one after the other: at least a byte, and none at the end.
+    /// The second may be empty.
     ///
     /// # Errors
     /// When the connection is broken, as for all of these.
@@ -39,7 +40,7 @@ pub trait Stream: Unpin + 'static {
         targets: [&mut [u8]; 2],
     ) -> Poll<io::Result<usize>>;
 
-    /// Writes once, as much of these as there is room for.
+    /// Writes once, as many of these bytes as there is room for.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -49,22 +50,22 @@ pub trait Stream: Unpin + 'static {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>>;
 
-    /// Says that nothing more will be written. What the peer sends can still be read.
+    /// Closes the sending side. The peer's bytes can still be read.
     ///
     /// # Errors
     /// When the connection is broken.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-/// Where clients come in.
+/// A source of clients.
 pub trait Listener {
-    /// What a client comes with.
+    /// The stream of a client.
     type Stream: Stream;
 
     /// The next client, and its address.
     fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>>;
 
-    /// Whether a client was not accepted because there are too many of them, and it would help if
-    /// one went.
+    /// Whether a client was not accepted because there are too many of them, so that it would help
+    /// if one went.
     fn is_crowded(error: &io::Error) -> bool;
 }

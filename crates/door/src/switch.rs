@@ -1,4 +1,4 @@
-//! What is thrown once, and what waits for it.
+//! A switch that is thrown once, and tasks that wait for it.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use runtime::sync::Signal;
 
-/// Is thrown once and stays so. Clones are one switch.
+/// Thrown once for good. Clones are one switch.
 ///
-/// Who looks at it whenever a connection wakes does so through [`crate::seldom`]: a signal takes
-/// note of every look by another waker.
+/// A task that polls it whenever a connection wakes does so through [`crate::seldom`]: a signal
+/// notes every poll with another waker.
 #[derive(Clone, Default)]
 pub struct Switch(Rc<Inner>);
 

@@ -1,7 +1,7 @@
 //! Extended attributes: records in one or two blocks of an inode's own.
 //!
-//! Each record is an [`AttributeHeader`], the name, zeros, the content and padding. Behind the last
-//! one the fragments are zeros: another record there says that the size of the area is wrong.
+//! Each record is an [`AttributeHeader`], the name, zeros, the content and padding. The fragments
+//! after the last record are zeros: another record there shows that the size of the area is wrong.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use super::overlay::Overlay;
 
 const HEADER: usize = size_of::<AttributeHeader>();
 
-/// What the attributes of an inode are.
+/// The verdict on the attributes of an inode.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Whole,
-    /// There are more of them: so many bytes in all.
+    /// There are more records than the size says: this many bytes in all.
     Longer(u64),
-    /// What is wrong.
+    /// They are broken, for this reason.
     Broken(String),
 }
 
@@ -62,8 +62,8 @@ pub(super) async fn check(
     })
 }
 
-/// Whether records fill the first `size` bytes of an area, in namespaces that exist and under
-/// different names. Where the last record ends: there may be more of them.
+/// Checks that records fill the first `size` bytes of an area, in namespaces that exist and under
+/// different names. Returns the end of the last record: there may be more of them.
 fn records(area: &[u8], size: usize, order: ByteOrder) -> Result<usize, String> {
     let mut names = BTreeSet::new();
     let mut at = 0;
@@ -77,7 +77,7 @@ fn records(area: &[u8], size: usize, order: ByteOrder) -> Result<usize, String> 
     Ok(at)
 }
 
-/// Where the record at a byte of an area ends, if it is one.
+/// The end of the record at a byte of an area, if there is one.
 fn record<'a>(
     area: &'a [u8],
     at: usize,

@@ -1,11 +1,11 @@
-//! One wrong bit of a structure with a check hash: the hash says which.
+//! Repair of one wrong bit in a structure with a check hash: the hash shows which.
 //!
-//! Where one bit explains why a structure does not fit its hash, and the structure makes perfect
-//! sense with that bit put back, all of it is as it was written, and nothing that it says is
+//! Where one bit explains why a structure does not fit its hash, and the structure is perfectly
+//! plausible with that bit put back, all of it is as it was written, and none of its fields is
 //! doubted or has to be guessed. See [`ufs2::layout::wrong_bit`] for why at most one bit can do it,
-//! and why sense has to be asked for.
+//! and why plausibility must be checked.
 //!
-//! A disk of the other byte order is never repaired, so its hashes are compared and no more.
+//! A disk of the other byte order is never repaired, so its hashes are only compared.
 
 use std::mem::offset_of;
 
@@ -19,7 +19,7 @@ use super::Severity::Repairable;
 use super::{CheckError, Checker, Invariant, Log, Place, fields};
 use crate::planted::{Bug, is_planted};
 
-/// What the repair of a single bit says.
+/// The repair text of a finding about a single bit.
 pub(super) const PUT_BACK: &str = "one bit put back: the check hash fits then";
 
 /// Fields of an inode by FreeBSD's names, and the bytes at which they begin.
@@ -52,7 +52,7 @@ const INODE_FIELDS: [(usize, &str); 26] = [
     (248, "di_spare"),
 ];
 
-/// Puts the one wrong bit of an inode back. Whether there was one.
+/// Puts the one wrong bit of an inode back. Returns whether there was one.
 pub(super) fn mend_inode(
     geometry: &Geometry,
     ino: u64,
@@ -74,7 +74,7 @@ pub(super) fn mend_inode(
     true
 }
 
-/// The inode with its wrong bit put back, if one bit is wrong and all makes sense then.
+/// The inode with its wrong bit put back, if one bit is wrong and the result is plausible.
 fn right_inode(geometry: &Geometry, dinode: &Dinode) -> Option<(Dinode, BitPosition)> {
     let bears_hash = geometry.inode_hashes
         && geometry.byte_order == ByteOrder::Little
@@ -104,7 +104,7 @@ impl Checker<'_> {
     ) -> Result<(), CheckError> {
         let geometry = &self.geometry;
         let size = geometry.group_block_size as usize;
-        // A cut leaves sectors of two versions, which are not told from a wrong bit by anything.
+        // A crash leaves sectors of two versions, which look the same as a wrong bit.
         let is_asked = self.thorough && geometry.byte_order == ByteOrder::Little;
         if !is_asked || geometry.verify_group(block).is_ok() {
             return Ok(());

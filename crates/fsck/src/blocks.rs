@@ -1,17 +1,17 @@
 //! Every pointer of a batch of files, level by level, each level in the order of the disk.
 //!
 //! A walk begins with the pointers of the inodes, then reads all their indirect blocks with many
-//! reads under way, then those below, and so on: three levels at most. What is done with a pointer
-//! is the walk's [`Purpose`].
+//! reads in flight, then the next level, and so on: three levels at most. The walk's [`Purpose`]
+//! decides what it does with a pointer.
 //!
-//! An indirect block of which half of the pointers and more are none is no indirect block: it is
-//! dropped with all that it says. A single bad pointer is cleared. What that changes in an indirect
-//! block is done when all files were walked, and only where no block on the way is claimed twice: a
-//! file whose own pointer is wrong is led into blocks of others.
+//! An indirect block of which half of the pointers or more are invalid is no indirect block: it is
+//! dropped with all its pointers. A single bad pointer is cleared. Changes of an indirect block are
+//! made when all files were walked, and only where no block on the path is claimed twice: a file
+//! whose own pointer is wrong leads into blocks of others.
 //!
-//! What keeps a walk finite: a block that is claimed a second time is not entered, so that every
-//! block of the disk is entered once. Where contests are gathered, it is entered for the files that
-//! came second too, once for each level of a tree, but only to note what they lead to.
+//! To keep a walk finite, a block that is claimed a second time is not entered, so that every block
+//! of the disk is entered once. Where contests are gathered, it is entered for the later files too,
+//! once for each level of a tree, but only to note the blocks that they lead to.
 
 use futures::stream::{self, StreamExt};
 use ufs2::derive::bits;
@@ -29,45 +29,45 @@ use super::fields::{blocks_of, is_hole};
 use super::pointer::{Pointer, Role, Slot};
 use super::{CheckError, Checker, Invariant, Place};
 
-/// Reads under way at once.
+/// Reads in flight at once.
 pub(super) const READS_IN_FLIGHT: usize = 64;
 
-/// What a walk does with what it meets.
+/// The purpose of a walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Mend pointers, and claim the fragments behind them.
+    /// Repair pointers, and claim the fragments behind them.
     Claim,
     /// Gather the claims of fragments that several files claim.
     Contest,
-    /// Give all fragments back: the file is freed.
+    /// Release all fragments: the file is freed.
     Release,
     /// Read all data.
     Data,
 }
 
-/// Whether what is below a pointer is entered.
+/// Whether a walk enters the block behind a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     No,
-    /// For the file to which it belongs, as far as is known.
+    /// It is entered for the file that owns it, as far as is known.
     Own,
-    /// For a file that came second: what it says is noted, and nothing follows from it.
+    /// It is entered for a later file: its pointers are noted, and nothing follows from them.
     Shared,
 }
 
-/// A file under way.
+/// A file during a walk.
 pub(super) struct Walk {
     pub(super) ino: u64,
     pub(super) dinode: Dinode,
-    /// The fragments that it holds.
+    /// Number of fragments that it holds.
     pub(super) held: u64,
-    /// The last block that it has, and how many blocks of data.
+    /// The number of its last block, and how many blocks of data it has.
     pub(super) last: Option<u64>,
     pub(super) data_blocks: u64,
-    /// Of a directory: where its blocks lie, by number.
+    /// For a directory: block numbers and addresses of its blocks.
     pub(super) blocks: Vec<(u64, u64)>,
-    /// All indirect blocks were entered: none is claimed twice, as far as is known. Else nothing
-    /// follows for the inode from what was found, before that is settled.
+    /// All indirect blocks were entered: none is claimed twice, as far as is known. Else the walk
+    /// has no consequence for the inode before that is settled.
     pub(super) complete: bool,
 }
 
@@ -85,36 +85,36 @@ impl Walk {
     }
 }
 
-/// Indirect blocks, from the one that the inode names on; 0 for none.
+/// The path to a block: addresses of indirect blocks, from the inode's on; 0 for none.
 type Way = [u64; INDIRECT_POINTERS];
 
 /// A pointer in an indirect block that is to be cleared.
 pub(super) struct BadSlot {
-    /// Where it stands on the disk.
+    /// Its byte address on the disk.
     byte: u64,
-    /// How it was come by: the last block is the one that it stands in.
+    /// The path to it: the last block contains it.
     way: Way,
 }
 
 /// An indirect block that is to be read.
 #[derive(Clone, Copy)]
 struct Branch {
-    /// Which walk of the batch.
+    /// Index of its walk in the batch.
     walk: usize,
     address: u64,
-    /// How it was come by: the last block is this one.
+    /// The path to it: the last block is this one.
     way: Way,
-    /// Where the pointer to it stands.
+    /// The place of the pointer to it.
     slot: Slot,
     /// Blocks of the file that one of its pointers covers.
     span: u64,
     /// The first block of the file that it covers.
     first: u64,
-    /// It was entered for another file before.
+    /// It was already entered for another file.
     shared: bool,
 }
 
-/// A way with one block more.
+/// A path with one more block.
 fn longer(mut way: Way, address: u64) -> Way {
     if let Some(free) = way.iter_mut().find(|block| **block == 0) {
         *free = address;
@@ -122,7 +122,7 @@ fn longer(mut way: Way, address: u64) -> Way {
     way
 }
 
-/// A way without its last block.
+/// A path without its last block.
 fn shorter(mut way: Way) -> Way {
     if let Some(last) = way.iter_mut().rfind(|block| **block != 0) {
         *last = 0;
@@ -266,7 +266,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A pointer in a tree that leads to some blocks of the file: the first, and how many.
+    /// The range of blocks that a pointer in a tree leads to: first block and number.
     fn indirect_pointer(
         &self,
         ino: u64,
@@ -284,7 +284,7 @@ impl Checker<'_> {
             + u32::from(after != 0 && address.checked_add(block) == Some(after))
     }
 
-    /// Takes what an indirect block says.
+    /// Handles the pointers of an indirect block.
     fn enter(
         &mut self,
         batch: &mut [Walk],
@@ -334,7 +334,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a block that is pointed at as an indirect one holds something else.
+    /// Whether a block that is used as an indirect one holds something else.
     fn is_gone_wild(&self, walk: &Walk, image: &[u64]) -> bool {
         let used = image.iter().filter(|&&address| !is_hole(&walk.dinode, address));
         let (mut all, mut wild) = (0, 0);
@@ -371,8 +371,8 @@ impl Checker<'_> {
         bits::clear_range(&mut self.held, range);
     }
 
-    /// Clears the bad pointers that were met, but for those in blocks that are claimed twice, or
-    /// that were come by through such: they are met again, unless the file loses the block.
+    /// Clears the bad pointers that were found, except those in blocks that are claimed twice, or
+    /// on a path through such: they are found again, unless the file loses the block.
     ///
     /// # Errors
     /// [`CheckError::Device`].
@@ -392,7 +392,7 @@ impl Checker<'_> {
         !behind && self.geometry.is_data_run(pointer.address, pointer.run)
     }
 
-    /// Notes what is wrong with a pointer that must not be followed. Says whether to clear it.
+    /// Reports a pointer that must not be followed. Returns whether to clear it.
     fn blame(
         &mut self,
         pointer: &Pointer,
@@ -404,7 +404,7 @@ impl Checker<'_> {
             return false;
         }
         let place = Place::inode(pointer.ino).block(pointer.lbn).fragment(pointer.address);
-        // A size that is wrong says wrong things of how long the last run is, too.
+        // A wrong size also gives the last run a wrong length.
         let may_be_size = behind || self.geometry.is_data_fragment(pointer.address);
         let has_size = matches!(kind, Some(FileKind::Regular | FileKind::Directory));
         if may_be_size
@@ -416,7 +416,7 @@ impl Checker<'_> {
             return false;
         }
         if behind {
-            // A cut leaves blocks that no client was told of; else the size may be what is wrong.
+            // A crash leaves blocks that were never acknowledged; else the size may be wrong.
             let severity = if self.was_cut { Repairable } else { Loss };
             let repair = "the pointer cleared";
             let invariant = Invariant::PointersBehindEnd;
@@ -437,7 +437,7 @@ impl Checker<'_> {
         pointer.slot.set_in(&mut walk.dinode, 0);
     }
 
-    /// Does with a sound pointer what the walk is for. Says whether what is below may be entered.
+    /// Handles a sound pointer by the purpose of the walk. Returns whether to enter its block.
     fn meet(
         &mut self,
         walk: &mut Walk,
@@ -459,7 +459,7 @@ impl Checker<'_> {
                 if self.claim(range) { Entry::Own } else { Entry::No }
             }
             Purpose::Contest => {
-                // What a second claim leads to was not walked before: no copy may lie there.
+                // Blocks behind a second claim were not walked before: no copy may lie there.
                 bits::set_range(&mut self.claimed, range.clone());
                 if !shared && self.is_contested(range) {
                     self.claims.push(Claim::new(*pointer, &walk.dinode, &self.geometry));
@@ -479,8 +479,8 @@ impl Checker<'_> {
         }
     }
 
-    /// An indirect block is entered once for the first that comes by it, and once more for each
-    /// level of a tree at which it stands for others.
+    /// An indirect block is entered once for the first file that leads to it, and once more for
+    /// each level of a tree at which other files have it.
     fn enter_in_contest(&mut self, pointer: &Pointer, shared: bool) -> Entry {
         if pointer.role != Role::Indirect {
             Entry::No
@@ -493,7 +493,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Claims fragments; whether no other pointer had.
+    /// Claims fragments; returns whether no other pointer had.
     fn claim(&mut self, range: std::ops::Range<u64>) -> bool {
         let alone = bits::none_set(&self.held, range.clone());
         if !alone {
@@ -513,7 +513,7 @@ impl Checker<'_> {
         self.contested.as_ref().is_some_and(|contested| !bits::none_set(contested, range))
     }
 
-    /// What follows for the inode from the blocks that were found.
+    /// Updates the inode by the blocks that were found.
     pub(super) fn settle_walk(&mut self, walk: &mut Walk) {
         let Some(kind) = walk.dinode.kind() else { return };
         if has_blocks(kind, &walk.dinode) {
@@ -524,7 +524,7 @@ impl Checker<'_> {
         let place = Place::inode(walk.ino);
         let invariant = Invariant::BlockCount;
         if found != sectors && self.log.find(invariant, Repairable, place, found, sectors, "set") {
-            // Its size or its pointers may not be what they were, either.
+            // Its size or its pointers may be wrong, too.
             self.doubted.insert(walk.ino);
             walk.dinode.sectors.set(sectors);
         }
@@ -558,7 +558,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Puts an inode back, sealed.
+    /// Writes an inode back, sealed.
     pub(super) async fn put_inode(
         &mut self,
         ino: u64,

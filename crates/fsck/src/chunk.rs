@@ -1,19 +1,19 @@
-//! One directory chunk: what can be saved of it when it is broken.
+//! Repair of one broken directory chunk.
 //!
-//! The entries of a chunk form a chain of lengths. Where it breaks, it may go on behind: at the
-//! next place from which a chain of entries, each naming a file of its type, ends exactly at the
-//! end of the chunk. What lies between belongs to the entry at the break, if that still makes
-//! sense, or to the one before it.
+//! The entries of a chunk form a chain of lengths. Where it breaks, it may resume: at the next
+//! offset from which a chain of entries, each naming a file of its type, ends exactly at the end of
+//! the chunk. The bytes between belong to the entry at the break, if that is still plausible, or to
+//! the one before it.
 //!
-//! Names are mended rather than dropped: the NUL behind a name tells its length anew, and what no
-//! name may hold becomes `_`.
+//! Names are repaired rather than dropped: the NUL behind a name gives its new length, and bytes
+//! that no name may hold become `_`.
 
 use directory::entry::{
     CHUNK_SIZE, ENTRY_ALIGNMENT, ENTRY_HEADER_SIZE, EntryHeader, minimum_record_length,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What was wrong at a byte of a chunk.
+/// A problem at a byte of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
     /// The chain of lengths.
@@ -22,13 +22,13 @@ pub(super) enum Problem {
     Name(usize),
 }
 
-/// A chunk as it should be.
+/// A repaired chunk.
 pub(super) struct Mended {
     pub(super) bytes: [u8; CHUNK_SIZE],
     pub(super) problems: Vec<Problem>,
 }
 
-/// An entry of a chunk that is whole.
+/// An entry of a valid chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) offset: usize,
@@ -38,7 +38,7 @@ pub(super) struct Entry {
     pub(super) name: Vec<u8>,
 }
 
-/// Chunks without entries.
+/// Empty chunks for this many bytes.
 pub(super) fn empty_chunks(bytes: usize) -> Vec<u8> {
     directory::chunk::empty_chunk().repeat(bytes / CHUNK_SIZE)
 }
@@ -48,7 +48,7 @@ fn header_at(chunk: &[u8], at: usize) -> Option<EntryHeader> {
     Some(header)
 }
 
-/// The length of the entry at `at`, if it can be one.
+/// The record length of the entry at `at`, if it is possible.
 fn length_at(chunk: &[u8], at: usize) -> Option<usize> {
     let header = header_at(chunk, at)?;
     let length = usize::from(header.record_length.get());
@@ -58,7 +58,7 @@ fn length_at(chunk: &[u8], at: usize) -> Option<usize> {
     legal.then_some(length)
 }
 
-/// Whether the name of a live entry is one.
+/// Whether the name of a live entry is valid.
 fn name_is_whole(chunk: &[u8], at: usize) -> bool {
     let Some(header) = header_at(chunk, at) else { return false };
     let length = usize::from(header.name_length);
@@ -69,7 +69,7 @@ fn name_is_whole(chunk: &[u8], at: usize) -> bool {
         && name[..length].iter().all(|&byte| byte != 0 && byte != b'/')
 }
 
-/// Mends a chunk. `fits` says whether an inode of that number has the type of that byte.
+/// Repairs a chunk. `fits` says whether an inode of that number has the type of that byte.
 pub(super) fn mend(chunk: &[u8], fits: &dyn Fn(u64, u8) -> bool) -> Mended {
     let mut bytes: [u8; CHUNK_SIZE] = chunk.try_into().expect("a chunk has 512 bytes");
     let mut problems = Vec::new();
@@ -98,14 +98,14 @@ pub(super) fn mend(chunk: &[u8], fits: &dyn Fn(u64, u8) -> bool) -> Mended {
     Mended { bytes, problems }
 }
 
-/// Where a broken chain goes on.
+/// The offset at which a broken chain resumes.
 fn resume(chunk: &[u8], broken: usize, fits: &dyn Fn(u64, u8) -> bool) -> usize {
     let first = broken + minimum_record_length(0);
     let mut places = (first..CHUNK_SIZE).step_by(ENTRY_ALIGNMENT);
     places.find(|&at| is_chain(chunk, at, fits)).unwrap_or(CHUNK_SIZE)
 }
 
-/// Whether a chain of live entries goes from here to the end.
+/// Whether a chain of live entries leads from here to the end.
 fn is_chain(chunk: &[u8], from: usize, fits: &dyn Fn(u64, u8) -> bool) -> bool {
     let mut at = from;
     while at < CHUNK_SIZE {
@@ -121,7 +121,7 @@ fn is_chain(chunk: &[u8], from: usize, fits: &dyn Fn(u64, u8) -> bool) -> bool {
     true
 }
 
-/// Keeps the entry at the break, if it makes sense up to `next`; whether it did.
+/// Keeps the entry at the break, if it is plausible up to `next`; returns whether it was.
 fn keep(chunk: &mut [u8], at: usize, next: usize, fits: &dyn Fn(u64, u8) -> bool) -> bool {
     let Some(header) = header_at(chunk, at) else { return false };
     let window = &chunk[(at + ENTRY_HEADER_SIZE).min(next)..next];
@@ -136,7 +136,7 @@ fn keep(chunk: &mut [u8], at: usize, next: usize, fits: &dyn Fn(u64, u8) -> bool
     sensible
 }
 
-/// Gives a live entry a name that can be one, or makes it empty.
+/// Gives a live entry a valid name, or makes it empty.
 fn mend_name(chunk: &mut [u8], at: usize) {
     let header = header_at(chunk, at).expect("it has a length");
     let length = usize::from(header.record_length.get());
@@ -144,7 +144,7 @@ fn mend_name(chunk: &mut [u8], at: usize) {
     let room = window.len().min(256);
     let stated = usize::from(header.name_length);
     let end = window[..room].iter().position(|&byte| byte == 0);
-    // Without a NUL in sight, the name ends where it is said to, or where the room does.
+    // Without a NUL in sight, the name ends at its stated length, or at the end of the room.
     let name_length = end.unwrap_or_else(|| stated.clamp(1, room - 1));
     window[..name_length]
         .iter_mut()
@@ -169,7 +169,7 @@ fn put_header(chunk: &mut [u8], at: usize, ino: u32, length: usize, kind: u8, na
     chunk[at..at + ENTRY_HEADER_SIZE].copy_from_slice(header.as_bytes());
 }
 
-/// The live entries of a chunk that is whole.
+/// The live entries of a valid chunk.
 pub(super) fn entries(chunk: &[u8]) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut at = 0;
@@ -186,7 +186,7 @@ pub(super) fn entries(chunk: &[u8]) -> Vec<Entry> {
     entries
 }
 
-/// A first chunk with dots, and behind them as many of `others` as fit. Gives back how many.
+/// A first chunk with dots, and behind them as many of `others` as fit. Returns how many did.
 pub(super) fn with_dots(
     ino: u64,
     parent: u64,

@@ -1,21 +1,21 @@
-//! Fragments that are claimed twice: which file keeps them.
+//! Contests: fragments that are claimed twice, and the file that keeps them.
 //!
-//! All claims on them are gathered and weighed. What speaks for a claim: nothing else was wrong
-//! with the inode; the inode map has it used, or, where the group's header is gone and inodes of an
-//! older file system may lie there, a directory names it; the block fits what it is claimed as (a
-//! directory's first block names its owner, an indirect block holds pointers, attributes are whole
-//! records); its neighbours in the file are its neighbours on the disk; the file's inode is in the
-//! same group. The heavier claim keeps the block, the other file gets a hole.
+//! All claims on them are gathered and weighed. In favour of a claim: nothing else was wrong with
+//! the inode; the inode map has it used, or, where the group's header is gone and inodes of an
+//! older file system may lie there, a directory names it; the block fits the claim (a directory's
+//! first block names its owner, an indirect block holds pointers, attributes are whole records);
+//! its neighbours in the file are its neighbours on the disk; the file's inode is in the same
+//! group. The heavier claim keeps the block, the other file gets a hole.
 //!
-//! Where two weigh the same, one of them is right and it cannot be said which. Then the one keeps
-//! the block and the other gets a copy, so that the file that was right is as it was; both are
-//! listed. Of an indirect block, too: what hangs from it is contested in the next round. A block
-//! that is pointers for one and data for the other stays with the first. Copies wait in memory
-//! until they are written and take free blocks, so there is a limit: behind it, the other gets
-//! holes.
+//! Where two weigh the same, one of them is right, but nothing shows which. Then one keeps the
+//! block and the other gets a copy, so that the file that was right is as it was; both are listed.
+//! The same goes for an indirect block: the blocks below it are contested in the next round. A
+//! block that is pointers for one and data for the other stays with the first. Copies wait in
+//! memory until they are written and take free blocks, so they are limited: beyond that, the other
+//! gets holes.
 //!
 //! A copy must not lie where the block of another file may be. So the claims are gathered along
-//! every way, those too that lead through a block that belongs to another file.
+//! every path, including those that lead through a block that belongs to another file.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,12 +32,11 @@ use super::pointer::{Pointer, Role, Slot};
 use super::sectors::is_of_the_medium;
 use super::{CheckError, Checker, Invariant, Place, chunk};
 
-/// So many free blocks are left to names for what has none.
+/// Free blocks that are kept for naming files without names.
 const RESERVE: u64 = 16;
-/// What speaks against an inode of which it is not known whether it is one: more than all else
-/// together can speak for it.
+/// The penalty of an inode that may be stale: more than everything in its favour can weigh.
 const STALE: i32 = 100;
-/// So many bytes are copied at most.
+/// The most bytes that are copied.
 const COPIES: u64 = 256 << 20;
 
 /// A claim on fragments that another pointer claims as well.
@@ -63,7 +62,7 @@ impl Claim {
 }
 
 impl Checker<'_> {
-    /// Settles all contests; whether there were any, so that only a new round can tell what holds.
+    /// Settles all contests; returns whether there were any, so that a new round is needed.
     ///
     /// # Errors
     /// [`CheckError::Device`].
@@ -98,12 +97,12 @@ impl Checker<'_> {
             };
             settled |= self.lose(&claim, &winner).await?;
         }
-        // A claim may be gone with what was found of its inode. Then no file loses anything, and
-        // the next round enters the blocks of which it kept the others out.
+        // A claim may be gone with repairs of its inode. Then no file loses anything, and the next
+        // round enters the blocks from which it kept the others out.
         Ok(settled || self.log.in_round > 0)
     }
 
-    /// Gathers all inodes that names lead to from the root. What a directory says is not judged
+    /// Gathers all inodes that names lead to from the root. Entries of directories are not judged
     /// here: that comes later.
     async fn gather_named(&mut self) -> Result<(), CheckError> {
         let mut named = BTreeSet::from([ROOT_INODE]);
@@ -141,7 +140,7 @@ impl Checker<'_> {
         let group = self.geometry.group_of_fragment(pointer.address);
         weight += i32::from(group == self.geometry.group_of_inode(pointer.ino));
         if pointer.role == Role::Attribute {
-            weight += 8; // what holds no whole records was dropped before
+            weight += 8; // blocks without whole records were dropped before
         }
         let directory = claim.kind == Some(FileKind::Directory);
         if pointer.role == Role::Indirect || directory && pointer.role == Role::Data {
@@ -161,7 +160,7 @@ impl Checker<'_> {
         Ok(weight)
     }
 
-    /// How much a block looks like an indirect one.
+    /// The weight for looking like an indirect block.
     fn looks_indirect(&self, content: &[u8]) -> i32 {
         let pointers = content.chunks_exact(8);
         let used = pointers
@@ -216,7 +215,7 @@ impl Checker<'_> {
         Ok(true)
     }
 
-    /// Makes a pointer lead to another address; 0 for a hole.
+    /// Sets a pointer to another address; 0 for a hole.
     async fn point_elsewhere(&mut self, pointer: &Pointer, address: u64) -> Result<(), CheckError> {
         if let Slot::Disk(byte) = pointer.slot {
             return Ok(self.disk.put(byte, &address.to_le_bytes()).await?);
@@ -226,7 +225,7 @@ impl Checker<'_> {
         self.put_inode(pointer.ino, &mut dinode).await
     }
 
-    /// Blocks that no file ever claimed.
+    /// Number of blocks that no file ever claimed.
     fn fresh_left(&self) -> u64 {
         let run = self.geometry.fragments_per_block;
         let firsts = (self.next_fresh..self.geometry.size).step_by(run as usize);
@@ -238,7 +237,7 @@ impl Checker<'_> {
         free.count() as u64
     }
 
-    /// Finds a run of fragments that no file ever claimed, for a block of the repair's own.
+    /// Allocates a run of fragments that no file ever claimed, for a block of the repair's own.
     pub(super) fn fresh(&mut self, run: u64) -> Option<u64> {
         let block = self.geometry.fragments_per_block;
         while self.next_fresh + run <= self.geometry.size {
@@ -261,8 +260,9 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a claim weighs as much as that to which it loses, and a copy would do. It does not for
-/// directories, which name themselves; nor for the pointers of one file, which may go in circles.
+/// Whether a claim weighs as much as the one to which it loses, and a copy would help. It does not
+/// for directories, which name themselves; nor for the pointers of one file, which may form a
+/// cycle.
 fn is_tie(claim: &Claim, winner: &Claim) -> bool {
     let (pointer, other) = (&claim.pointer, &winner.pointer);
     claim.weight == winner.weight
@@ -274,7 +274,7 @@ fn is_tie(claim: &Claim, winner: &Claim) -> bool {
         }
 }
 
-/// How much a block looks like one of this directory.
+/// The weight for looking like a block of this directory.
 fn looks_like_directory(pointer: &Pointer, content: &[u8]) -> i32 {
     let any = |_: u64, _: u8| true;
     let whole =

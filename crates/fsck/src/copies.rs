@@ -1,9 +1,9 @@
-//! Pass 8: the copies of the superblock that the groups have, and the recovery record by which they
-//! are found when the primary is gone.
+//! Pass 8: the backup superblocks of the groups, and the recovery record that locates them when the
+//! primary is gone.
 //!
 //! A copy is written when the file system is made, tuned or checked, never while it is mounted. So
-//! counts, times, settings and the mount point of a copy may be those of long ago. What a copy must
-//! have is the shape of the file system: then it can take the place of the primary.
+//! counts, times, settings and the mount point of a copy may be old. A copy must have the shape of
+//! the file system: then it can take the place of the primary.
 
 use futures::stream::{self, StreamExt};
 use ufs2::layout::{
@@ -24,7 +24,7 @@ const SECTOR_ROOM: u64 = 4096;
 /// Copies that are read at once.
 const READS_IN_FLIGHT: usize = 64;
 
-/// What is wrong with a copy first, and how much there is.
+/// The first error of a copy, and the number of errors.
 struct Wrong {
     name: String,
     found: String,
@@ -33,7 +33,7 @@ struct Wrong {
 }
 
 /// Compares every copy and the recovery record with `block`, the superblock as it will be:
-/// little-endian, and mended.
+/// little-endian, and repaired.
 ///
 /// # Errors
 /// [`CheckError::Device`].
@@ -92,7 +92,7 @@ fn find(log: &mut Log, group: u64, wrong: &Wrong) -> bool {
     log.find(invariant, severity, place, &wrong.found, expected, "written anew")
 }
 
-/// Judges the copy that lies at `address`.
+/// Checks the copy at `address`.
 fn judge(geometry: &Geometry, block: &[u8], raw: &[u8], address: u64) -> Option<Wrong> {
     let copy = little_endian(raw, geometry.byte_order);
     let mut wrong: Option<Wrong> = None;
@@ -138,7 +138,7 @@ fn judge(geometry: &Geometry, block: &[u8], raw: &[u8], address: u64) -> Option<
     wrong
 }
 
-/// The copy for an address, as it lies on the disk, clean as a copy always is.
+/// The copy for an address, as it is on the disk, clean as a copy always is.
 fn copy_of(geometry: &Geometry, block: &[u8], address: u64) -> Vec<u8> {
     let mut copy = block.to_vec();
     let superblock = Superblock::of_mut(&mut copy);
@@ -155,7 +155,7 @@ fn copy_of(geometry: &Geometry, block: &[u8], address: u64) -> Vec<u8> {
     geometry.superblock_on_disk(&copy)
 }
 
-/// Compares the recovery record. There may be none, and something else in its place.
+/// Compares the recovery record. There may be none, and other bytes in its place.
 async fn check_recovery_record(
     disk: &mut Overlay<'_>,
     geometry: &Geometry,

@@ -1,4 +1,4 @@
-//! The data of every file: whether the disk still gives it back.
+//! The data of every file: whether the disk can still read it.
 
 use futures::stream::{self, StreamExt};
 
@@ -10,12 +10,12 @@ impl Checker<'_> {
     /// Reads every block of every file.
     ///
     /// # Errors
-    /// [`CheckError::Device`] for metadata; what data cannot be read is a finding.
+    /// [`CheckError::Device`] for metadata; unreadable data is a finding.
     pub(super) async fn read_all_data(&mut self) -> Result<(), CheckError> {
         self.take_inodes(Purpose::Data, Phase::Data).await
     }
 
-    /// Reads what a walk has gathered, in the order of the disk.
+    /// Reads the blocks that a walk has gathered, in the order of the disk.
     pub(super) async fn read_data(&mut self) {
         let mut data = std::mem::take(&mut self.data);
         data.sort_by_key(|pointer| pointer.address);

@@ -1,11 +1,12 @@
 //! Every chunk of every directory: from the root down, each level in the order of the disk, and
-//! then what does not hang from the root.
+//! then the directories that do not hang from the root.
 //!
 //! A directory whose first chunk does not begin with a "." that names it may be no directory: it is
-//! looked at last, when every entry is known, because an entry bears the type of what it names. If
-//! that says a file, it becomes one again and its bytes stay; else its chunks are mended.
+//! checked last, when every entry is known, because an entry has the type of its file. If that is
+//! another type, it becomes a file again and its bytes stay; else its chunks are repaired.
 //!
-//! So with the other types: where an inode is damaged, the type that its name bears is what it was.
+//! The same goes for the other types: where an inode is damaged, the type in its name's entry
+//! decides.
 
 use std::collections::BTreeSet;
 
@@ -22,10 +23,10 @@ use super::chunk::{self, Entry, Problem};
 use super::{CheckError, Checker, Invariant, Orphans, Phase, Place, fields};
 use crate::planted::{Bug, is_planted};
 
-/// Where the type byte stands in an entry.
+/// The offset of the type byte in an entry.
 const KIND_OFFSET: u64 = EntryHeader::KIND_OFFSET as u64;
 
-/// A name of a directory: in which directory, and at which byte of the disk.
+/// A name of a directory: the directory that holds it, and its byte on the disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name {
     pub(super) parent: u64,
@@ -36,15 +37,15 @@ pub(super) struct Name {
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) size: u64,
-    /// How far below the root it says it is; 0 when it does not say.
+    /// Its distance below the root, as it states; 0 when it states none.
     pub(super) depth: u32,
-    /// Where its blocks lie.
+    /// The addresses of its blocks.
     pub(super) blocks: Box<[u64]>,
-    /// What its ".." names, and at which byte of the disk; 0 when it has none.
+    /// The inode that its ".." names, and the byte of that entry on the disk; 0 when it has none.
     pub(super) dot_dot: u64,
     pub(super) dot_dot_byte: u64,
     pub(super) names: Vec<Name>,
-    /// How many entries it has, without its dots.
+    /// Number of entries, without its dots.
     pub(super) entries: u64,
 }
 
@@ -54,7 +55,7 @@ impl Directory {
     }
 }
 
-/// An entry whose type is not that of the inode that it names.
+/// An entry whose type is not that of its inode.
 pub(super) struct Mismatch {
     directory: u64,
     byte: u64,
@@ -76,15 +77,15 @@ struct Part {
 #[derive(Default)]
 struct Reading {
     ino: u64,
-    /// Its first block says that it is none.
+    /// Its first block shows that it may be no directory.
     doubtful: bool,
     names: BTreeSet<Vec<u8>>,
 }
 
 impl Checker<'_> {
-    /// Reads the directories: those that hang from the root, level by level, and then, unless they
-    /// are what a cut left, all others. Whether an inode turned out to be of another type, so that
-    /// the round has to begin again.
+    /// Reads the directories: those that hang from the root, level by level, and then, unless a
+    /// crash left them, all others. Returns whether an inode turned out to be of another type, so
+    /// that the round has to begin again.
     ///
     /// # Errors
     /// [`CheckError::Device`].
@@ -103,7 +104,7 @@ impl Checker<'_> {
         self.read_below(rest, &mut seen).await
     }
 
-    /// Reads directories and all that hangs from them.
+    /// Reads directories and everything that hangs from them.
     async fn read_below(
         &mut self,
         mut level: BTreeSet<u64>,
@@ -129,13 +130,13 @@ impl Checker<'_> {
         self.settle_types(&mismatches, &BTreeSet::new()).await
     }
 
-    /// The directories that were named since this was asked last, and have not been read.
+    /// The directories that were named since the last call, and have not been read.
     fn newly_named(&mut self, seen: &BTreeSet<u64>) -> BTreeSet<u64> {
         let named = std::mem::take(&mut self.named);
         named.into_iter().filter(|ino| !seen.contains(ino)).collect()
     }
 
-    /// The blocks of some directories: those of one together, the directories as they lie.
+    /// The blocks of some directories: each directory's together, the directories in disk order.
     fn directory_parts(&self, which: &BTreeSet<u64>) -> Vec<Part> {
         let mut order: Vec<(u64, u64)> = which
             .iter()
@@ -156,7 +157,7 @@ impl Checker<'_> {
         parts
     }
 
-    /// Reads parts. With a place to note directories that may be none, those are left alone.
+    /// Reads parts. Given a list for doubtful directories, it leaves those alone.
     async fn read_parts(
         &mut self,
         parts: &[Part],
@@ -223,7 +224,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Makes a chunk whole; whether it changed.
+    /// Repairs a chunk; returns whether it changed.
     fn mend_chunk(&mut self, ino: u64, start: u64, bytes: &mut [u8; CHUNK_SIZE]) -> bool {
         let table = &self.table;
         let fits = |ino: u64, kind: u8| table.kind(ino).map(kind_bits) == Some(kind);
@@ -253,7 +254,7 @@ impl Checker<'_> {
         wanted
     }
 
-    /// Makes the first two entries "." and ".."; whether the chunk changed.
+    /// Makes the first two entries "." and ".."; returns whether the chunk changed.
     fn mend_dots(&mut self, ino: u64, bytes: &mut [u8; CHUNK_SIZE]) -> bool {
         let directory = kind_bits(FileKind::Directory);
         let entries = chunk::entries(bytes);
@@ -309,7 +310,7 @@ impl Checker<'_> {
             return Ok(());
         }
         let whiteout = entry.ino == WHITEOUT_INODE && entry.kind == WHITEOUT_TYPE;
-        // First what names nothing: it must not cost a file the same name.
+        // First entries that name no file: they must not cost a file the same name.
         if !whiteout && self.table.get(entry.ino).is_none() {
             let found = format!("inode {}, which is free", entry.ino);
             let repair = "the entry removed";
@@ -355,7 +356,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A "." or ".." that is not in front.
+    /// Drops a "." or ".." that is not in front.
     async fn drop_dots(&mut self, place: Place, byte: u64) -> Result<(), CheckError> {
         let (expected, repair) = ("only in front", "the entry removed");
         if self.log.find(Invariant::Dots, Repairable, place, "again", expected, repair) {
@@ -364,15 +365,15 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Takes an entry away: its room stays its own.
+    /// Removes an entry: its room stays its own.
     pub(super) async fn drop_entry(&mut self, byte: u64) -> Result<(), CheckError> {
         self.disk.put(byte, &0_u32.to_le_bytes()).await?;
         Ok(self.disk.put(byte + KIND_OFFSET, &[0]).await?)
     }
 
-    /// Settles which of the two is right where an entry and its inode differ in type: the inode,
-    /// unless something is wrong with it, no name bears its type, and what it holds goes with that
-    /// of the entry. Whether an inode changed.
+    /// Settles which is right where an entry and its inode differ in type: the inode, unless
+    /// something is wrong with it, no name has its type, and its contents fit that of the entry.
+    /// Returns whether an inode changed.
     async fn settle_types(
         &mut self,
         mismatches: &[Mismatch],
@@ -397,7 +398,7 @@ impl Checker<'_> {
             let (found, expected) = (mismatch.kind, kind_bits(actual));
             let repair = "the entry given the type of its file";
             let invariant = Invariant::EntryType;
-            // Which of the two is right is not known of an inode that is damaged.
+            // For a damaged inode it is not known which of the two is right.
             let is_known = stated.is_none() || !self.doubted.contains(&mismatch.ino);
             let severity = if is_known { Repairable } else { Loss };
             if self.log.find(invariant, severity, place, found, expected, repair) {
@@ -407,7 +408,7 @@ impl Checker<'_> {
         Ok(!retyped.is_empty())
     }
 
-    /// Whether an inode is of the type that a name states, and not of the one that it bears.
+    /// Whether an inode is of the type that a name states, and not of its own.
     async fn is_of_type(
         &self,
         ino: u64,
@@ -440,7 +441,7 @@ impl Checker<'_> {
         }
         let mut dinode = self.read_inode(ino).await?;
         fields::set_kind(&mut dinode, wanted);
-        // It was made one that its type can have.
+        // The size was changed to one that its type can have.
         if let Some(&size) = self.stated_sizes.get(&ino)
             && size <= fields::largest(&self.geometry, wanted)
         {
@@ -472,7 +473,7 @@ fn begins_with_dot(content: &[u8], ino: u64) -> bool {
     first.first().is_some_and(|dot| dot.offset == 0 && dot.name == b"." && dot.ino == ino)
 }
 
-/// A name as people can read it: what is no text, or steers a terminal, is escaped.
+/// A name in readable form: bytes that are no text, or that control a terminal, are escaped.
 pub(super) fn printable(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if !text.contains(char::is_control) => text.to_owned(),

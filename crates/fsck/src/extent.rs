@@ -1,17 +1,17 @@
-//! How long a file is, where its size and its pointers contradict each other.
+//! The length of a file whose size and pointers contradict each other.
 //!
-//! Blocks behind the end of a file say that either the size is wrong or the pointers are. Three
-//! facts speak: the size, the pointers, and the count of sectors that the inode keeps. Where the
-//! count is that of all pointers, the size is what is wrong, and becomes one that goes with them:
-//! the one that differs in a single bit, or else the largest, so that no byte is cut off. Where the
-//! count goes with the size, or with nothing, the pointers go.
+//! Blocks behind the end of a file show that either the size is wrong or the pointers are. There
+//! are three witnesses: the size, the pointers, and the inode's count of sectors. Where the count
+//! is that of all pointers, the size is wrong, and becomes one that fits them: the one that differs
+//! in a single bit, or else the largest, so that no byte is cut off. Where the count fits the size,
+//! or neither, the pointers are cleared.
 //!
-//! None of this is asked of an inode that fits its check hash: it is as it was written, and what
-//! stands behind its end is what a cut has left of a truncation or of an extension. Without hashes
-//! the same holds of a disk that was cut.
+//! None of this applies to an inode that fits its check hash: it is as it was written, and blocks
+//! behind its end were left by a truncation or an extension at a crash. Without hashes the same
+//! holds on a disk after a crash.
 //!
-//! A file under suspicion is measured when all inodes were read, and the round begins again with
-//! the size that it has then: what its pointers lead to is claimed only by a size that is believed.
+//! A suspect file is measured when all inodes were read, and the round begins again with the size
+//! that it has then: blocks are claimed only by a size that is believed.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -27,7 +27,7 @@ use super::blocks::Walk;
 use super::fields::{blocks_of, is_hole, largest};
 use super::{CheckError, Checker, Invariant, Place};
 
-/// What the pointers of a file lead to, whatever its size.
+/// The blocks that the pointers of a file lead to, whatever its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Extent {
     /// Blocks of data.
@@ -38,8 +38,8 @@ struct Extent {
     last: Option<(u64, u64)>,
 }
 
-/// The sizes that go with the pointers of a file and with its count of sectors; nothing where those
-/// two contradict each other.
+/// The sizes that fit the pointers of a file and its count of sectors; nothing where those two
+/// contradict each other.
 fn sizes(geometry: &Geometry, dinode: &Dinode, extent: &Extent) -> Option<RangeInclusive<u64>> {
     let (last, address) = extent.last?;
     let (unit, block) = (geometry.fragment_size, geometry.fragments_per_block);
@@ -59,8 +59,8 @@ fn sizes(geometry: &Geometry, dinode: &Dinode, extent: &Extent) -> Option<RangeI
     fits.then(|| start + (run - 1) * unit + 1..=start + run * unit)
 }
 
-/// The size that a file should have; nothing where its own may be right, or is not what is wrong.
-/// `stated` is what stood on the disk.
+/// The size that a file should have; nothing where its own may be right, or another field is wrong.
+/// `stated` is the size on the disk.
 fn right_size(geometry: &Geometry, dinode: &Dinode, extent: &Extent, stated: u64) -> Option<u64> {
     let kind = dinode.kind()?;
     let sizes = sizes(geometry, dinode, extent)?;
@@ -86,7 +86,7 @@ fn right_size(geometry: &Geometry, dinode: &Dinode, extent: &Extent, stated: u64
 }
 
 impl Checker<'_> {
-    /// Whether the size of a file may be what is wrong, and has not been looked into yet.
+    /// Whether the size of a file may be wrong, and has not been measured yet.
     pub(super) fn may_have_wrong_size(&self, ino: u64) -> bool {
         let is_sealed = self.geometry.inode_hashes && !self.unsealed.contains(&ino);
         let is_as_cut = !self.geometry.inode_hashes && self.was_cut;
@@ -94,7 +94,7 @@ impl Checker<'_> {
         self.thorough && is_asked && !self.sized.contains(&ino)
     }
 
-    /// Whether a file has to be measured before anything follows from its blocks.
+    /// Whether a file has to be measured before its blocks have any consequence.
     pub(super) fn is_suspect(&self, walk: &Walk) -> bool {
         let dinode = &walk.dinode;
         let kind = dinode.kind();
@@ -113,8 +113,8 @@ impl Checker<'_> {
         is_contradicted || self.stated_sizes.contains_key(&walk.ino)
     }
 
-    /// Measures the files under suspicion, and sets the sizes that are wrong. Whether there were
-    /// any: then the round has to begin again.
+    /// Measures the suspect files, and corrects wrong sizes. Returns whether there were any: then
+    /// the round has to begin again.
     ///
     /// # Errors
     /// [`CheckError::Device`].
@@ -204,7 +204,7 @@ mod tests {
         plan(64 << 20, 512, &options).expect("it fits").geometry
     }
 
-    /// What becomes of a size, where a file has so many blocks, and counts so many fragments.
+    /// The corrected size, where a file has this many blocks, and counts this many fragments.
     fn right(
         (kind, size): (FileKind, u64),
         fragments: u64,

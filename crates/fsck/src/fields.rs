@@ -1,9 +1,9 @@
-//! The fields of one inode: what its bytes say without a look at anything else.
+//! The fields of one inode: checks that need nothing but its bytes.
 //!
-//! An inode of which three and more fields make no sense is taken for garbage, such as a block of
-//! something else written over the inode table, and is freed: to believe the rest of it would give
-//! it blocks of files that are well. Fewer are mended one by one. What follows from a field that is
-//! wrong does not count beside it: see [`implausible`].
+//! An inode with three or more implausible fields is taken for garbage, such as a block of other
+//! contents written over the inode table, and is freed: trusting the rest of it would give it
+//! blocks of intact files. Fewer are repaired one by one. Consequences of a wrong field do not
+//! count beside it: see [`implausible`].
 
 use vfs::FileKind;
 
@@ -18,7 +18,7 @@ use ufs2::layout::{
 use ufs2::map::has_blocks;
 use ufs2::map::{block_count, run_length};
 
-/// From this many fields on that make no sense, none is believed.
+/// An inode with this many implausible fields is garbage.
 const GARBAGE: u32 = 3;
 /// The largest directory: its size fits 31 bits everywhere.
 const LARGEST_DIRECTORY: u64 = i32::MAX as u64;
@@ -33,12 +33,12 @@ pub(super) fn largest(geometry: &Geometry, kind: FileKind) -> u64 {
     }
 }
 
-/// Whether a pointer of an inode is one: a hole, or data of this disk.
+/// Whether a pointer of an inode is valid: a hole, or data of this disk.
 pub(super) fn is_pointer(geometry: &Geometry, dinode: &Dinode, address: u64, run: u64) -> bool {
     is_hole(dinode, address) || geometry.is_data_run(address, run)
 }
 
-/// Whether a pointer says that there is nothing. In snapshots two more numbers do.
+/// Whether a pointer is a hole. In snapshots two more numbers are.
 pub(super) fn is_hole(dinode: &Dinode, address: u64) -> bool {
     let snapshot = dinode.flags.get() & FLAG_SNAPSHOT != 0;
     address == 0 || snapshot && address <= 2
@@ -54,11 +54,11 @@ pub(super) fn pointers(geometry: &Geometry, dinode: &Dinode) -> impl Iterator<It
     direct.chain(roots.map(|address| (address.get() as u64, geometry.fragments_per_block)))
 }
 
-/// How many fields of an allocated inode make no sense.
+/// Number of implausible fields of an allocated inode.
 ///
-/// Each weighs once, whatever follows from it: the check hash only where nothing else is wrong; all
-/// direct pointers together, and all others, which can go without the file; and of a type that is
-/// none, neither its size nor its pointers, which may be those of another.
+/// Each counts once, whatever follows from it: the check hash only where nothing else is wrong; all
+/// direct pointers together, and all others, which can go without the file; and for an invalid
+/// type, neither its size nor its pointers, which may be those of another.
 pub(super) fn implausible(geometry: &Geometry, dinode: &Dinode) -> u32 {
     let mut count = 0;
     let mut blame = |wrong: bool| count += u32::from(wrong);
@@ -89,9 +89,9 @@ pub(super) fn implausible(geometry: &Geometry, dinode: &Dinode) -> u32 {
     if count > 0 { count } else { u32::from(geometry.verify_inode(dinode).is_err()) }
 }
 
-/// The length of the target of a short link, where the inode holds one in the place of pointers:
-/// text and zeros behind it, while no sectors are counted. An inode of another type holds one only
-/// if its size is that of the text, and its pointers are none.
+/// The length of the target of a short link, where the inode holds one in place of pointers: text,
+/// then zeros, while no sectors are counted. An inode of another type holds one only if its size is
+/// that of the text, and its pointers are invalid.
 fn inline_target(geometry: &Geometry, dinode: &Dinode) -> Option<u64> {
     let area = dinode.inline_symlink_area();
     let length = area.iter().position(|&byte| byte == 0)?;
@@ -125,7 +125,8 @@ fn nanoseconds(dinode: &Dinode) -> impl Iterator<Item = i32> {
     .into_iter()
 }
 
-/// Mends the fields of an inode in place. An inode that is free afterwards is to be taken as such.
+/// Repairs the fields of an inode in place. The caller must treat an inode that is free afterwards
+/// as such.
 pub(super) fn mend(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) {
     if dinode.is_free() && !has_only_lost_its_mode(geometry, dinode) {
         return mend_free(ino, dinode, log);
@@ -149,7 +150,7 @@ pub(super) fn mend(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut
         return;
     }
     if count >= GARBAGE {
-        // The root is kept for its pointers: what they lead to tells whether they are any good.
+        // The root is kept for its pointers: the blocks behind them show whether they are any good.
         let found = format!("{count} fields that make no sense");
         let repair = "its pointers kept, its owner and permissions set anew";
         if log.find(Invariant::InodeWhole, Loss, place(), found, "fewer than 3", repair) {
@@ -179,19 +180,19 @@ pub(super) fn mend(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut
     }
 }
 
-/// A check hash, as findings show it.
+/// A check hash, formatted for findings.
 pub(super) fn hex(number: u32) -> String {
     format!("{number:#010x}")
 }
 
-/// Makes an inode free. Its generation stays, so that old handles go stale.
+/// Frees an inode. Its generation stays, so that old handles go stale.
 pub(super) fn clear(dinode: &mut Dinode) {
     let generation = dinode.generation;
     *dinode = Dinode::zeroed();
     dinode.generation = generation;
 }
 
-/// Whether all but the mode of an inode is that of a file.
+/// Whether everything in an inode but its mode is that of a file.
 fn has_only_lost_its_mode(geometry: &Geometry, dinode: &Dinode) -> bool {
     let mut all = pointers(geometry, dinode);
     dinode.links.get() > 0
@@ -215,7 +216,7 @@ fn mend_free(ino: u64, dinode: &mut Dinode, log: &mut Log) {
     }
 }
 
-/// Gives an inode a type that fits its other fields, where its own does not.
+/// Gives an inode a type that fits its other fields, if its own does not.
 fn mend_type(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) {
     let size = dinode.size.get();
     let place = || Place::inode(ino);
@@ -257,7 +258,7 @@ pub(super) fn set_kind(dinode: &mut Dinode, kind: FileKind) {
     dinode.mode.set(u16::from(kind_bits(kind)) << 12 | permissions);
 }
 
-/// Whether what an inode holds goes with a type that is no directory's.
+/// Whether the contents of an inode fit a type other than directory.
 pub(super) fn can_be(geometry: &Geometry, dinode: &Dinode, kind: FileKind) -> bool {
     let size = dinode.size.get();
     let are_none = |from: usize| {
@@ -324,9 +325,9 @@ fn mend_size(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) 
     }
 }
 
-/// The size to begin with where the own one cannot be: with trees the largest, which is cut off at
-/// the last block, or a directory's first hole, once that is known; else where the direct pointers
-/// end.
+/// The initial size where the stated one is impossible: with trees the largest, which is cut off at
+/// the last block, or a directory's first hole, once that is known; else the end of the direct
+/// pointers.
 fn reach_of_all(geometry: &Geometry, kind: FileKind, dinode: &Dinode) -> u64 {
     let legal = |address: u64| geometry.is_data_run(address, geometry.fragments_per_block);
     let trees = dinode.indirect.iter().any(|root| legal(root.get() as u64));
@@ -338,8 +339,8 @@ fn reach_of_all(geometry: &Geometry, kind: FileKind, dinode: &Dinode) -> u64 {
     }
 }
 
-/// The size at which the direct pointers end. What the trees hold is not known here. How much of
-/// its last block a file holds follows from its sectors; if they say what cannot be, it is one
+/// The size at which the direct pointers end. The blocks of the trees are not known here. The
+/// inode's sectors show how much of its last block a file holds; if they are impossible, it is one
 /// fragment in the middle of a block, and else all of it.
 fn reach(geometry: &Geometry, dinode: &Dinode) -> u64 {
     let legal =
@@ -360,8 +361,8 @@ fn reach(geometry: &Geometry, dinode: &Dinode) -> u64 {
     last as u64 * geometry.block_size + run * geometry.fragment_size
 }
 
-/// The size of a link whose target stands elsewhere than its size says: in the inode, or in the
-/// one block that it has, up to whose end it is looked for later.
+/// The size of a link whose target is elsewhere than its size says: in the inode, or in the one
+/// block that it has, up to whose end it is searched for later.
 fn right_target_size(geometry: &Geometry, dinode: &Dinode) -> Option<u64> {
     let size = dinode.size.get();
     if let Some(length) = inline_target(geometry, dinode) {
@@ -378,7 +379,7 @@ fn right_target_size(geometry: &Geometry, dinode: &Dinode) -> Option<u64> {
     (is_block && is_elsewhere).then_some(run * geometry.fragment_size)
 }
 
-/// Whether the bytes of a short target are ones: no NUL among them, and zeros behind.
+/// Whether the bytes of a short target are valid: no NUL among them, and zeros behind.
 fn is_text(dinode: &Dinode) -> bool {
     let size = dinode.size.get();
     if size >= INLINE_SYMLINK_SIZE as u64 {
@@ -388,7 +389,7 @@ fn is_text(dinode: &Dinode) -> bool {
     !target.contains(&0) && rest.iter().all(|&byte| byte == 0)
 }
 
-/// A short target stands in the inode, with zeros up to the end of the pointers.
+/// A short target is in the inode, with zeros up to the end of the pointers.
 fn mend_symlink(ino: u64, dinode: &mut Dinode, log: &mut Log) {
     if is_text(dinode) {
         return;
@@ -413,10 +414,10 @@ fn mend_symlink(ino: u64, dinode: &mut Dinode, log: &mut Log) {
     dinode.size.set(wanted as u64);
 }
 
-/// The number of no device.
+/// The number that stands for no device.
 const NO_DEVICE: u32 = u32::MAX;
 
-/// A device has a number, and -1 is none. Which it was is not known any more.
+/// A device has a number, and -1 is none. The old number is lost.
 fn mend_device_number(ino: u64, dinode: &mut Dinode, log: &mut Log) {
     if dinode.direct[0].get() as u32 != NO_DEVICE {
         return;
@@ -427,7 +428,7 @@ fn mend_device_number(ino: u64, dinode: &mut Dinode, log: &mut Log) {
     }
 }
 
-/// Devices, pipes and sockets hold nothing; of the pointers, devices use one for their number.
+/// Devices, pipes and sockets have no data; devices use one of the pointers for their number.
 fn mend_special(ino: u64, kind: FileKind, dinode: &mut Dinode, log: &mut Log) {
     let device = matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice);
     let first = usize::from(device);
@@ -449,7 +450,7 @@ fn mend_special(ino: u64, kind: FileKind, dinode: &mut Dinode, log: &mut Log) {
     }
 }
 
-/// Blocks of a file up to its size, as far as its pointers can reach.
+/// Number of blocks of a file up to its size, within the reach of its pointers.
 pub(super) fn blocks_of(geometry: &Geometry, dinode: &Dinode) -> u64 {
     block_count(geometry, dinode.size.get().min(geometry.max_file_size))
 }

@@ -1,16 +1,16 @@
-//! What a check can find: which invariant is broken, where, how bad it is, and what repairs it.
+//! Findings of a check: the broken invariant, the place, the severity, and the repair.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Legal, or harmless: nothing is lost, and no other system minds.
+    /// Legal, or harmless: nothing is lost, and other systems accept it.
     Note,
-    /// Wrong, and what is right follows from the rest of the disk.
+    /// Wrong, and the right value follows from the rest of the disk.
     Repairable,
-    /// Something is gone, or belongs to nothing that can be found: a repair discards it, and lists
+    /// Something is lost, or belongs to nothing that can be found: a repair discards it, and lists
     /// it.
     Loss,
 }
@@ -26,12 +26,12 @@ impl Severity {
     }
 }
 
-/// Defines the invariants: variant, short name, whether a cut of the power may leave it broken
-/// under policy `sync`, and the rule.
+/// Defines the invariants: variant, short name, whether a power cut may leave it broken under
+/// policy `sync`, and the rule.
 macro_rules! invariants {
     ($($variant:ident, $name:literal, $cut:literal, $rule:literal;)+) => {
-        /// What holds on a UFS2 disk that is well. Each has a check of its own: without it, some
-        /// damage would pass unseen.
+        /// Properties of a sound UFS2 disk. Each has a check of its own: without it, some damage
+        /// would pass unseen.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Invariant {
             $(#[doc = $rule] $variant,)+
@@ -51,8 +51,8 @@ macro_rules! invariants {
                 match self { $(Self::$variant => $rule,)+ }
             }
 
-            /// Whether a cut of the power may leave it broken on a disk of policy `sync`. All else
-            /// is damage.
+            /// Whether a power cut may leave it broken on a disk of policy `sync`. All else is
+            /// damage.
             pub fn may_be_cut(self) -> bool {
                 match self { $(Self::$variant => $cut,)+ }
             }
@@ -175,7 +175,7 @@ invariants! {
         "A directory that notes its depth notes the right one.";
 }
 
-/// Where something was found. What is not known, or makes no sense, is not there.
+/// The place of a finding. Parts that are unknown, or make no sense, are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The group.
@@ -186,8 +186,8 @@ pub struct Place {
     pub block: Option<u64>,
     /// The fragment of the disk.
     pub fragment: Option<u64>,
-    /// The byte of the structure: of a directory, an inode or a superblock; of the disk, where that
-    /// cannot be read.
+    /// The byte within the structure: a directory, an inode or a superblock; the byte of the disk,
+    /// where that cannot be read.
     pub offset: Option<u64>,
     /// The field, by FreeBSD's name, or the name of an entry.
     pub name: Option<String>,
@@ -249,22 +249,22 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is not as it should be.
+/// One violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which invariant is broken.
+    /// The broken invariant.
     pub invariant: Invariant,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// Where.
+    /// Its place.
     pub place: Place,
-    /// A path to the file, where one is known; of the paths that it had when it was found.
+    /// A path to the file, where one is known: one that it had when it was found.
     pub path: Option<String>,
-    /// What was found.
+    /// The value that was found.
     pub found: String,
-    /// What should be there.
+    /// The value that should be there.
     pub expected: String,
-    /// What the repair does about it; nothing when nothing can be done.
+    /// The repair; none when nothing can be done.
     pub repair: Option<&'static str>,
 }
 
@@ -278,21 +278,21 @@ impl fmt::Display for Finding {
     }
 }
 
-/// So many findings are kept one by one, and of losses all; the others are counted.
+/// Findings that are kept one by one, besides all losses; the others are only counted.
 pub const FINDINGS_KEPT: usize = 100_000;
 
-/// Everything that was found.
+/// All findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// The first [`FINDINGS_KEPT`] and every loss, in the order in which they were found.
     pub list: Vec<Finding>,
-    /// How many there were of each invariant.
+    /// Number of findings of each invariant.
     pub counts: BTreeMap<Invariant, u64>,
-    /// The worst.
+    /// The worst severity.
     pub worst: Option<Severity>,
-    /// Something was found that no repair can be had for.
+    /// A finding has no repair.
     pub unrepairable: bool,
-    /// Something was found that no cut of the power leaves.
+    /// A finding is one that no power cut leaves.
     pub damaged: bool,
 }
 
@@ -307,12 +307,12 @@ impl Findings {
         }
     }
 
-    /// How many of an invariant.
+    /// Number of findings of an invariant.
     pub fn count(&self, invariant: Invariant) -> u64 {
         self.counts.get(&invariant).copied().unwrap_or(0)
     }
 
-    /// All of them, those that are not kept too.
+    /// Number of all findings, including those that are not kept.
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
     }

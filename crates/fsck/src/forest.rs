@@ -1,10 +1,10 @@
-//! Trees that change, and whether one node is above another in them: a link-cut tree (Sleator and
-//! Tarjan, 1983). Each call takes a number of steps that grows with the logarithm of the nodes,
-//! over all calls together; a walk up takes as many as the tree is deep.
+//! Changing trees, with queries whether one node is above another: a link-cut tree (Sleator and
+//! Tarjan, 1983). The cost of a call grows with the logarithm of the nodes, amortised; a plain walk
+//! up costs as much as the tree is deep.
 //!
-//! The way from a root to some node is kept as a splay tree by depth; a node that is the top of
-//! such a tree points at the node above the way's upper end. A call first makes the whole way to
-//! its node one tree.
+//! The path from a root to some node is kept as a splay tree by depth; the top of such a tree
+//! points at the node above the path's upper end. A call first makes the whole path to its node one
+//! tree.
 //!
 //! # Invariants
 //! 1. A node's children in a splay tree have it as their parent.
@@ -16,21 +16,21 @@ const NONE: usize = usize::MAX;
 
 #[derive(Clone, Copy)]
 struct Node {
-    /// In the splay tree; of its top, the node above the way.
+    /// Parent in the splay tree; for its top, the node above the path.
     parent: usize,
     /// Nodes nearer to the root, and farther from it.
     children: [usize; 2],
 }
 
-/// Directories, and the ways from each up to the root.
+/// Directories, and the paths from each up to the root.
 pub(super) struct Ways {
-    /// In order: the place of a number is its node.
+    /// Sorted: the index of a number is its node.
     inos: Vec<u64>,
     forest: Forest,
 }
 
 impl Ways {
-    /// The ways of these directories; `parents` are pairs of one and the one above it.
+    /// The paths of these directories; `parents` are pairs of a directory and its parent.
     pub(super) fn new(inos: Vec<u64>, parents: impl Iterator<Item = (u64, u64)>) -> Self {
         let mut ways = Self { forest: Forest::new(inos.len()), inos };
         for (ino, parent) in parents {
@@ -43,7 +43,7 @@ impl Ways {
         self.inos.binary_search(&ino).ok()
     }
 
-    /// Lets the way of a directory lead through another one, if that is not below it.
+    /// Makes the path of a directory lead through another one, unless that is below it.
     pub(super) fn lead(&mut self, ino: u64, parent: u64) {
         let Some(node) = self.node(ino) else { return };
         self.forest.cut(node);
@@ -54,7 +54,7 @@ impl Ways {
         }
     }
 
-    /// Whether the way from a directory up to the root leads through another one.
+    /// Whether the path from a directory up to the root leads through another one.
     pub(super) fn leads_through(&mut self, from: u64, through: u64) -> bool {
         match (self.node(through), self.node(from)) {
             (Some(through), Some(from)) => self.forest.is_above(through, from),
@@ -66,17 +66,17 @@ impl Ways {
 /// Nodes by number, each a root or below another.
 struct Forest {
     nodes: Vec<Node>,
-    /// Rotations, and ways that were joined: what it all cost.
+    /// The total cost: rotations, and paths that were joined.
     steps: u64,
 }
 
 impl Forest {
-    /// So many roots.
+    /// `count` roots.
     fn new(count: usize) -> Self {
         Self { nodes: vec![Node { parent: NONE, children: [NONE; 2] }; count], steps: 0 }
     }
 
-    /// Which child of its parent in the splay tree a node is; nothing for the top.
+    /// Which child of its parent in the splay tree a node is; none for the top.
     fn side(&self, node: usize) -> Option<usize> {
         let parent = self.nodes[node].parent;
         let above = self.nodes.get(parent)?;
@@ -118,7 +118,7 @@ impl Forest {
         }
     }
 
-    /// Makes the way from the root to a node one splay tree, with the node on top and last.
+    /// Makes the path from the root to a node one splay tree, with the node on top and last.
     fn access(&mut self, node: usize) {
         let (mut at, mut below) = (node, NONE);
         while at != NONE {
@@ -156,7 +156,7 @@ impl Forest {
             return true;
         }
         self.splay(node);
-        // The other is on top of the way from its root; only a node of that way takes its place.
+        // The other is on top of the path from its root; only a node of that path takes its place.
         self.nodes[other].parent != NONE
     }
 }
@@ -165,7 +165,7 @@ impl Forest {
 mod tests {
     use super::*;
 
-    /// A walk up.
+    /// The same by a plain walk up.
     fn is_above(parents: &[Option<usize>], node: usize, other: usize) -> bool {
         let mut at = Some(other);
         while let Some(here) = at {
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// A chain as deep as it has nodes, each of which moves once and asks once on the way.
+    /// A chain as deep as it has nodes, each of which moves once and is queried once on the way.
     #[test]
     fn steps_grow_with_the_nodes_and_not_with_their_square() {
         let steps = |count: usize| {

@@ -1,8 +1,8 @@
-//! How many inodes of every group mean anything.
+//! The number of meaningful inodes in every group.
 //!
-//! A group's header says so, and its inode map bears it out: nothing behind the limit is used.
-//! Where the header is none, or the two contradict each other, the inode table itself is asked: the
-//! limit is behind the last block in which an inode makes perfect sense.
+//! A group's header states it, and its inode map confirms it: nothing behind the limit is used.
+//! Where the header is invalid, or the two contradict each other, the inode table decides: the
+//! limit is behind the last block in which an inode is perfectly plausible.
 
 use futures::stream::{self, StreamExt};
 use ufs2::derive::bits;
@@ -12,11 +12,11 @@ use super::Severity::Repairable;
 use super::blocks::READS_IN_FLIGHT;
 use super::{CheckError, Checker, Invariant, Phase, Place, fields};
 
-/// What a group block says of its inodes.
+/// The statements of a group block about its inodes.
 struct Stated {
-    /// Whether this is the group's block at all.
+    /// Whether it is a group block at all.
     header: bool,
-    /// How many inodes are initialised.
+    /// Number of initialised inodes.
     initialised: u64,
     /// Inodes up to the last one that the map has used.
     used: u64,
@@ -58,8 +58,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether the header of its group is gone, so that what lies there may be inodes of a file
-    /// system that was on the disk before.
+    /// Whether the header of its group is gone, so that the inodes there may belong to an earlier
+    /// file system.
     pub(super) fn may_be_stale(&self, ino: u64) -> bool {
         self.stated_maps[self.geometry.group_of_inode(ino) as usize].is_empty()
     }
@@ -109,7 +109,7 @@ impl Checker<'_> {
         Ok(if whole { stated.initialised } else { limit })
     }
 
-    /// The inodes of a group up to the last block of them in which one makes perfect sense.
+    /// The inodes of a group up to the last block in which one is perfectly plausible.
     async fn probe(&self, group: u64) -> Result<u64, CheckError> {
         let geometry = &self.geometry;
         let per_block = geometry.inodes_per_block;

@@ -1,9 +1,9 @@
-//! Directories of which blocks are missing. A directory has no holes: each gets an empty block, so
-//! that what is lost is the names that stood there, and the names behind them stay.
+//! Directories with missing blocks. A directory has no holes: each gets an empty block, so that
+//! only the names that were there are lost, and the names behind them stay.
 //!
-//! Where more blocks are missing than there are, and more than [`MOST_HOLES`], a pointer far behind
-//! the others is taken for wrong, and the directory ends before it. Where the disk has no room, the
-//! directory is cut off at the hole, and what was named behind it is found again without a name.
+//! Where more blocks are missing than exist, and more than [`MOST_HOLES`], a pointer far behind the
+//! others is taken for wrong, and the directory ends before it. Where the disk has no room, the
+//! directory is cut off at the hole, and files named behind it are found again without a name.
 
 use ufs2::layout::{DIRECT_POINTERS, Dinode, INDIRECT_POINTERS, SECTOR_SIZE};
 use ufs2::map::{block_count, pointer, run_length};
@@ -13,17 +13,17 @@ use super::blocks::Walk;
 use super::{CheckError, Checker, Invariant, Place, chunk, fields};
 use crate::planted::{Bug, is_planted};
 
-/// So many blocks are made for a directory that has fewer itself.
+/// The most blocks that are made for a directory that has fewer itself.
 const MOST_HOLES: u64 = 512;
 
-/// A directory, and the blocks of it that are to be made.
+/// A directory, and its missing blocks.
 pub(super) struct Holes {
     ino: u64,
     blocks: Vec<u64>,
 }
 
 impl Checker<'_> {
-    /// Looks for holes in a directory whose blocks were walked.
+    /// Searches for holes in a directory whose blocks were walked.
     pub(super) fn settle_directory_blocks(&mut self, walk: &mut Walk) {
         walk.blocks.sort_unstable();
         let count = block_count(&self.geometry, walk.dinode.size.get());
@@ -48,7 +48,7 @@ impl Checker<'_> {
             "given empty blocks in the place of those that are missing"
         };
         if !self.log.find(Invariant::DirectoryHole, Loss, place, found, "all", repair) {
-            // Later passes need what is there: the blocks before the hole.
+            // Later passes need the blocks before the hole.
             walk.blocks.truncate(first);
             return;
         }
@@ -63,12 +63,12 @@ impl Checker<'_> {
         }
         walk.blocks.truncate(first);
         if !holes.is_empty() {
-            // Which fragments are free is known when every inode has been seen.
+            // The free fragments are known when every inode has been seen.
             self.holes.push(Holes { ino: walk.ino, blocks: holes });
         }
     }
 
-    /// Makes the blocks that are missing in directories; whether there were any.
+    /// Makes the missing blocks of directories; returns whether there were any.
     ///
     /// # Errors
     /// [`CheckError::Device`].
@@ -80,7 +80,7 @@ impl Checker<'_> {
                 if self.fill_hole(&mut dinode, lbn).await? {
                     continue;
                 }
-                // A full disk: what was named behind is found again.
+                // A full disk: files named behind the hole are found again.
                 match lbn {
                     0 => fields::clear(&mut dinode),
                     _ => dinode.size.set(lbn * self.geometry.block_size),
@@ -92,7 +92,7 @@ impl Checker<'_> {
         Ok(!all.is_empty())
     }
 
-    /// Gives a directory an empty block; whether there was room.
+    /// Gives a directory an empty block; returns whether there was room.
     async fn fill_hole(&mut self, dinode: &mut Dinode, lbn: u64) -> Result<bool, CheckError> {
         let run = run_length(&self.geometry, dinode.size.get(), lbn);
         let Some(address) = self.fresh(run) else { return Ok(false) };
@@ -110,7 +110,8 @@ impl Checker<'_> {
         dinode.sectors.set(dinode.sectors.get().saturating_add(sectors));
     }
 
-    /// Sets a pointer of a file, with the indirect blocks that it takes; whether there was room.
+    /// Sets a pointer of a file, with the indirect blocks that it takes; returns whether there was
+    /// room.
     async fn point_at(
         &mut self,
         dinode: &mut Dinode,
@@ -167,8 +168,7 @@ impl Checker<'_> {
     }
 }
 
-/// Where a directory ends that has these blocks: behind the last that is not too far behind all
-/// others.
+/// The end of a directory with these blocks: behind the last that is not too far behind all others.
 fn end_of(present: &[(u64, u64)]) -> u64 {
     let mut blocks = present;
     while let Some((&(last, _), before)) = blocks.split_last() {

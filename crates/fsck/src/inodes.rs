@@ -1,4 +1,4 @@
-//! Every inode, in the order of the disk, and every pointer that hangs from it.
+//! Every inode, in the order of the disk, and every pointer below it.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use super::blocks::{Purpose, Walk};
 use super::directories::Directory;
 use super::{CheckError, Checker, Invariant, Phase, Place, attributes, bit, fields};
 
-/// Bytes of inodes that are read at once, and how many such reads are under way.
+/// Bytes of inodes per read, and the number of reads in flight.
 const PIECE: u64 = 128 << 10;
 const PIECES_IN_FLIGHT: usize = 8;
 
-/// Some inodes that lie side by side.
+/// Adjacent inodes.
 #[derive(Clone, Copy)]
 struct Piece {
     first: u64,
@@ -37,7 +37,7 @@ impl Checker<'_> {
         self.take_inodes(Purpose::Contest, Phase::Inodes).await
     }
 
-    /// Takes every initialised inode, for a purpose.
+    /// Processes every initialised inode, for a purpose.
     pub(super) async fn take_inodes(
         &mut self,
         purpose: Purpose,
@@ -101,7 +101,7 @@ impl Checker<'_> {
             let ino = piece.first + index;
             let mut dinode = *old;
             if purpose == Purpose::Claim {
-                // With its one wrong bit put back an inode is as it was: nothing is doubted then.
+                // With its one wrong bit put back an inode is as it was: it is not doubted then.
                 let is_put_back = bit::mend_inode(&self.geometry, ino, &mut dinode, &mut self.log);
                 if !is_put_back && self.geometry.verify_inode(&dinode).is_err() {
                     self.unsealed.insert(ino);
@@ -121,7 +121,7 @@ impl Checker<'_> {
             }
             batch.push(Walk::new(ino, dinode));
         }
-        // What is free and was mended is put back without a walk.
+        // Free inodes that were repaired are written back without a walk.
         self.walk(&mut batch, purpose).await?;
         if purpose == Purpose::Claim {
             for walk in batch {
@@ -162,7 +162,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Extended attributes: in their blocks, and whole records. Bad ones are dropped together.
+    /// Checks that extended attributes are in their blocks, and are whole records. Bad ones are
+    /// dropped together.
     async fn check_attributes(&mut self, ino: u64, dinode: &mut Dinode) -> Result<(), CheckError> {
         let size = u64::from(dinode.attribute_size.get());
         if dinode.is_free() || size == 0 && dinode.attribute_blocks.iter().all(|a| a.get() == 0) {
@@ -213,7 +214,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What is listed is a file. Those that are were compared with the list one by one.
+    /// Listed snapshots are files. Those that are were compared with the list one by one.
     fn check_snapshot_files(&mut self) {
         for ino in self.snapshots() {
             if ino == 0 || self.table.get(ino).is_some() {
@@ -236,7 +237,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A file bears the flag of a snapshot if, and only if, the superblock lists it.
+    /// A file has the flag of a snapshot if, and only if, the superblock lists it.
     fn check_snapshot_flag(&mut self, ino: u64, dinode: &mut Dinode) {
         let flagged = !dinode.is_free() && dinode.flags.get() & FLAG_SNAPSHOT != 0;
         let list = self.snapshots();
@@ -259,7 +260,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether every byte is zero: an inode that was never used.
+/// Whether every byte is zero: the inode was never used.
 fn untouched(dinode: &Dinode) -> bool {
     dinode.is_free() && {
         let mut rest = *dinode;

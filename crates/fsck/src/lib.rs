@@ -1,30 +1,31 @@
-//! The checker: finds what is wrong with a disk, and repairs it.
+//! The checker: finds errors on a disk, and repairs them.
 //!
-//! One piece of code does all judging: `duramen fsck`, the return after a cut at `serve`, and the
-//! tests that cut the power. They differ in [`CheckOptions`] alone.
+//! All judging is in one place, for `duramen fsck`, for recovery after a crash at `serve`, and for
+//! the tests that cut the power. They differ in [`CheckOptions`] alone.
 //!
 //! # Passes
-//! 1. `superblock`: which file system this is, from the primary superblock or from a copy of it.
-//! 2. `groups`: how many inodes of every group mean anything.
+//! 1. `superblock`: identifies the file system, from the primary superblock or from a copy of it.
+//! 2. `groups`: the number of meaningful inodes in every group.
 //! 3. `inodes`, with `bit`, `fields`, `blocks`, `attributes`: every inode, in the order of the
-//!    disk, and every pointer that hangs from it; which file holds which fragment. `extent` decides
-//!    where a size and its pointers contradict each other, `contest` for fragments that two files
-//!    claim; `holes` fills those of directories.
+//!    disk, and every pointer below it; which file holds which fragment. `extent` decides where a
+//!    size and its pointers contradict each other, `contest` for fragments that two files claim;
+//!    `holes` fills those of directories.
 //! 4. `directories`, with `chunk`: every chunk of every directory, in the order of the disk.
-//! 5. `tree`, with `forest` and `lost_found`: what hangs from the root, and what becomes of the
-//!    rest.
+//! 5. `tree`, with `forest` and `lost_found`: the files that hang from the root, and the fate of
+//!    the others.
 //! 6. `links`: link counts.
-//! 7. `maps`: every group block and the summary area against what follows from the files.
+//! 7. `maps`: every group block and the summary area, compared with the files.
 //! 8. `copies`: the superblock's backups.
-//! 9. `data`, when asked for: every block of every file, once the rest is well.
+//! 9. `data`, when requested: every block of every file, once the rest is sound.
 //!
-//! What cannot be read is a finding of whichever pass comes by it first: see `unreadable`.
+//! Unreadable sectors are a finding of the first pass that meets them: see `unreadable`.
 //!
 //! # Rounds
-//! A pass puts its repairs into the `overlay`, through which every later pass reads. When all are
-//! through and anything was found, they run again over the repaired disk, until a round finds
-//! nothing. Only then is anything written: **what is written has been checked.** A check that only
-//! looks does the same and writes nothing, so that it can say what a repair would do.
+//! A pass puts its repairs into the `overlay`, through which every later pass reads. When all
+//! passes are done and anything was found, they run again over the repaired disk, until a round
+//! finds nothing. Only then is anything written: **everything that is written has been checked.** A
+//! check without repair does the same and writes nothing, so that it can report what a repair would
+//! do.
 //!
 //! # Cuts
 //! A repair writes, in this order and with a flush between:
@@ -34,10 +35,10 @@
 //! 3. all sectors in place, in any order: each says the truth by itself;
 //! 4. the superblock, with *clean* 1. **That is the commit point.**
 //!
-//! Cut anywhere, the next check begins anew with what it finds. The mark also keeps a decision:
-//! files without names, which a cut of policy `sync` leaves and which are freed then, are never
-//! freed on a disk that bears it, because their names may have been lost to damage that is repaired
-//! by now.
+//! After a crash at any point, the next check begins anew with the disk as it is. The mark also
+//! records a decision: files without names, which a crash under policy `sync` leaves and which are
+//! freed then, are never freed on a disk that bears the mark, because their names may have been
+//! lost to damage that is repaired by now.
 //!
 //! # Invariants
 //! 1. Nothing is written before a whole round has been silent.
@@ -97,43 +98,43 @@ use table::Table;
 pub use finding::{FINDINGS_KEPT, Finding, Findings, Invariant, Place, Severity};
 pub use run::{check, recover};
 
-/// How a check is to be made.
+/// Options of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckOptions {
     /// Write the repairs.
     pub repair: bool,
-    /// Read every block of every file too, and look for superblocks on the whole disk.
+    /// Also read every block of every file, and search the whole disk for superblocks.
     pub full: bool,
-    /// What has become of the log of the volume, if it needs one.
+    /// The state of the volume's log, if it needs one.
     pub log: LogState,
-    /// A check that is left out, so that tests can show what it is good for.
+    /// A check that is left out, so that tests can show its use.
     #[doc(hidden)]
     pub without: Option<Invariant>,
 }
 
-/// What has become of the log that a volume needs which was not stopped cleanly. For all others it
-/// does not matter.
+/// The state of the log of a volume that needs one and was not stopped cleanly. Ignored for all
+/// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogState {
-    /// It is not at hand: then the volume is looked at as it is, and is not repaired.
+    /// It is not available: then the volume is checked as it is, and is not repaired.
     #[default]
     Missing,
-    /// What it held has come home.
+    /// Its contents were written in place.
     Home,
-    /// The administrator has said that it is to be left out, and with a repair given up.
+    /// The administrator has declared that it is left out, and discarded by a repair.
     GivenUp,
 }
 
-/// How far a check is.
+/// Progress of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// The current pass.
     pub phase: Phase,
-    /// Which round of passes this is, from 1 on.
+    /// The current round of passes, from 1 on.
     pub round: u32,
-    /// Groups, directory blocks or files done, as the phase has it.
+    /// Groups, directory blocks or files done, depending on the phase.
     pub done: u64,
-    /// The same in all.
+    /// The same, in total.
     pub total: u64,
 }
 
@@ -165,12 +166,12 @@ impl Phase {
     }
 }
 
-/// What a check found and did.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is not as it should be, or was not before the repair.
+    /// The findings, including those that were repaired.
     pub findings: Findings,
-    /// Files that were found and kept, directories among them.
+    /// Files that were found and kept, including directories.
     pub files: u64,
     /// Directories among them.
     pub directories: u64,
@@ -180,22 +181,22 @@ pub struct Report {
     pub freed: u64,
     /// Files that had no name and got one in `lost+found`.
     pub reconnected: u64,
-    /// Since when the volume was served, in seconds since 1970, if acknowledged changes of that
-    /// time may stand in a log alone which is not at hand, or is left out.
+    /// Start of the volume's service, in seconds since 1970, if acknowledged changes of that time
+    /// may exist only in a log that is not available, or is left out.
     pub log_since_seconds: Option<i64>,
     /// Whether the repairs were written.
     pub repaired: bool,
 }
 
-/// Why a check did not come to its end. Nothing was written, unless the disk failed in the middle
-/// of the repairs; then the volume bears the mark of a check that was cut off, and a new one goes
-/// on.
+/// The reasons for which a check ends early. Nothing was written, unless the disk failed in the
+/// middle of the repairs; then the volume bears the mark of an interrupted check, and a new one
+/// goes on.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// No superblock, and no copy of one, or none that fits the disk.
     #[error("{}", .0.sentence())]
     Superblock(#[from] BadSuperblock),
-    /// No superblock, and no copy where there would be one if all was as usual.
+    /// No superblock, and no copy in the usual places.
     #[error(
         "{}; 'duramen fsck --full' looks for a copy of its superblock on the whole disk",
         .0.sentence()
@@ -204,44 +205,44 @@ pub enum CheckError {
     /// The disk failed.
     #[error("the disk cannot be read or written: {0}")]
     Device(#[from] IoError),
-    /// It can be looked at, and not repaired.
+    /// The volume can be checked, but not repaired.
     #[error("the volume cannot be repaired here: {0}")]
     NotRepairable(&'static str),
-    /// It needs a log that is not at hand.
+    /// It needs a log that is not available.
     #[error(
         "the volume was not stopped cleanly, and what it did last stands in its log: check it \
          together with its log; if that is lost, 'duramen fsck --repair --without-log' saves what \
          the volume itself has"
     )]
     LogMissing,
-    /// The repairs do not come to an end.
+    /// The repairs do not converge.
     #[error(
         "after {rounds} rounds of repairs there was still something to repair; nothing was written"
     )]
     NoEnd {
-        /// How many were tried.
+        /// Rounds that were tried.
         rounds: u32,
     },
 }
 
-/// Why a volume did not come back after a cut.
+/// The reasons for which a volume was not recovered after a crash.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
     /// The disk failed.
     #[error("the disk cannot be read or written: {0}")]
     Device(#[from] IoError),
-    /// There is what no cut can leave. Nothing was written.
+    /// The volume has damage that no crash can leave. Nothing was written.
     #[error("the volume is damaged: {0}")]
     Damaged(String),
 }
 
-/// What was found so far, and what is not to be looked for.
+/// The findings so far, and the invariant that is not checked.
 struct Log {
     findings: Findings,
     without: Option<Invariant>,
     /// Findings of this round.
     in_round: u64,
-    /// What was left as it is: every round comes by it again.
+    /// Findings that stay unrepaired: every round meets them again.
     left: BTreeSet<(Invariant, Place)>,
 }
 
@@ -250,7 +251,7 @@ impl Log {
         Self { findings: Findings::default(), without, in_round: 0, left: BTreeSet::new() }
     }
 
-    /// Notes that an invariant is broken. Says whether that is to be repaired.
+    /// Reports a broken invariant. Returns whether to repair it.
     fn find(
         &mut self,
         invariant: Invariant,
@@ -271,7 +272,7 @@ impl Log {
         true
     }
 
-    /// Notes that an invariant is broken and nothing can be done about it.
+    /// Reports a broken invariant that cannot be repaired.
     fn leave(
         &mut self,
         invariant: Invariant,
@@ -290,18 +291,18 @@ impl Log {
     }
 }
 
-/// What files without names are.
+/// The nature of files without names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Orphans {
     /// It has not been decided yet.
     Undecided,
-    /// What a cut left of an operation that was not acknowledged: they are freed.
+    /// A crash left them, of operations that were not acknowledged: they are freed.
     Free,
     /// Files that lost their names: they get new ones.
     Reconnect,
 }
 
-/// A check under way.
+/// A check in progress.
 struct Checker<'a> {
     disk: Overlay<'a>,
     geometry: Geometry,
@@ -310,44 +311,44 @@ struct Checker<'a> {
     log: Log,
     progress: &'a mut dyn FnMut(Progress),
     now: Timestamp,
-    /// Whether to look at what a return after a cut has no need to know.
+    /// Whether to check properties that recovery after a crash does not need.
     thorough: bool,
     /// Whether the volume was cut off under policy `sync`.
     was_cut: bool,
-    /// What lies in a journal of gjournal may come over what is repaired.
+    /// A journal of gjournal may overwrite the repairs.
     has_journal_below: bool,
 
-    // What holds for all rounds.
+    // State that all rounds share.
     round: u32,
     orphans: Orphans,
     /// Every fragment that any file ever claimed.
     claimed: Vec<u8>,
-    /// Where the next fresh block is looked for.
+    /// Where the search for the next fresh block begins.
     next_fresh: u64,
     /// Bytes that were copied for files that share them.
     copied: u64,
-    /// How many more blocks may be copied in this round.
+    /// Number of further blocks that may be copied in this round.
     room_for_copies: u64,
-    /// Inodes with which something was wrong.
+    /// Inodes in which something was wrong.
     doubted: BTreeSet<u64>,
     /// Inodes that were given another type, because their names and their content say so.
     retyped: BTreeSet<u64>,
-    /// Inodes with which something was wrong, of which a name bears the type that they have.
+    /// Inodes in which something was wrong, but whose type a name confirms.
     affirmed: BTreeSet<u64>,
     /// Chunks in the middle of directories that begin with a dot, by their bytes on the disk: they
-    /// are copies of the first chunk of some directory, and came there by mistake.
+    /// are misplaced copies of the first chunk of some directory.
     strays: BTreeSet<u64>,
-    /// Inodes that did not fit their check hash, for more than one wrong bit.
+    /// Inodes that did not fit their check hash, and not because of one wrong bit.
     unsealed: BTreeSet<u64>,
-    /// Sizes that stood on the disk and could not be.
+    /// Impossible sizes that were on the disk.
     stated_sizes: BTreeMap<u64, u64>,
-    /// Files whose size was compared with what their pointers lead to: it stands by now.
+    /// Files whose size was compared with their pointers: it is settled now.
     sized: BTreeSet<u64>,
     log_since_seconds: Option<i64>,
     freed: u64,
     reconnected: u64,
 
-    // What a round finds out.
+    // State of one round.
     /// The round has to begin again, whatever was found.
     begins_again: bool,
     /// Initialised inodes of each group.
@@ -357,22 +358,22 @@ struct Checker<'a> {
     table: Table,
     /// A bit for each fragment that a file holds.
     held: Vec<u8>,
-    /// A bit for each that several claim.
+    /// A bit for each fragment that several files claim.
     contested: Option<Vec<u8>>,
     claims: Vec<Claim>,
     /// Inodes that names lead to, where a contest depends on it.
     named_in_contest: BTreeSet<u64>,
-    /// What is to be cleared in indirect blocks.
+    /// Bad pointers in indirect blocks, to be cleared.
     bad_slots: Vec<BadSlot>,
     /// Indirect blocks that were entered when claims were gathered, with the level at which they
-    /// stand in a tree that came second; 0 for the first.
+    /// are in a later file's tree; 0 for the first file.
     entered: BTreeSet<(u64, u64)>,
     directories: BTreeMap<u64, Directory>,
-    /// Directories of which blocks are missing.
+    /// Directories with missing blocks.
     holes: Vec<Holes>,
-    /// Files of which something stands behind the end, where the size may be what is wrong.
+    /// Files with blocks behind the end, whose size may be wrong.
     behind_end: BTreeSet<u64>,
-    /// Files whose size is to be compared with all that their pointers lead to.
+    /// Files whose size is to be compared with all their pointers.
     suspects: Vec<u64>,
     mismatches: Vec<Mismatch>,
     /// Directories that an entry named, in the order of the entries.

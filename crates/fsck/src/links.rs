@@ -8,7 +8,7 @@ use super::{CheckError, Checker, Invariant, Place};
 impl Checker<'_> {
     pub(super) async fn settle_links(&mut self) -> Result<(), CheckError> {
         let wrong = |slot: &super::table::Slot| u32::from(slot.links) != slot.names;
-        // A file without a name is one that none could be given.
+        // Files without a name here could not be given one.
         let files = self.table.iter().filter(|(_, slot)| slot.names > 0 && wrong(slot));
         let files: Vec<_> = files.map(|(ino, slot)| (ino, *slot)).collect();
         for (ino, slot) in files {

@@ -18,20 +18,20 @@ use super::chunk;
 use super::directories::printable;
 use super::{CheckError, Checker, Invariant, Orphans, Place};
 
-/// What the directory is called.
+/// The name of the directory.
 const NAME: &str = "lost+found";
 
 /// A directory that is being filled.
 struct Filling {
     ino: u64,
-    /// Its chunks, by byte of the disk, and which of them is tried next.
+    /// Byte addresses of its chunks, and the index of the next one to try.
     chunks: Vec<u64>,
     next: usize,
     names: BTreeSet<Vec<u8>>,
 }
 
 impl Checker<'_> {
-    /// Gives files without names one each; whether any got one.
+    /// Gives each file without a name one; returns whether any got one.
     ///
     /// # Errors
     /// [`CheckError::Device`].
@@ -108,7 +108,7 @@ impl Checker<'_> {
         Ok(filling)
     }
 
-    /// A chunk, out of the fragment that it lies in.
+    /// A chunk, from the fragment that contains it.
     async fn read_chunk(&self, byte: u64) -> Result<Vec<u8>, CheckError> {
         let unit = self.geometry.fragment_size;
         let start = byte - byte % unit;
@@ -128,7 +128,7 @@ impl Checker<'_> {
         Ok(None)
     }
 
-    /// Where a block of a directory lies; of trees, the first is known here.
+    /// The address of a block of a directory; in trees, only the first is known here.
     async fn block_of(&self, dinode: &Dinode, lbn: u64) -> Result<Option<u64>, CheckError> {
         let address = match lbn.checked_sub(DIRECT_POINTERS as u64) {
             None => dinode.direct[lbn as usize].get() as u64,
@@ -146,7 +146,7 @@ impl Checker<'_> {
         Ok(self.geometry.is_data_fragment(address).then_some(address))
     }
 
-    /// Puts a name into a directory; whether there was room.
+    /// Adds a name to a directory; returns whether there was room.
     async fn insert(
         &mut self,
         into: &mut Filling,
@@ -176,7 +176,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Makes a directory a block longer; whether there was room.
+    /// Makes a directory a block longer; returns whether there was room.
     async fn grow(&mut self, filling: &mut Filling) -> Result<bool, CheckError> {
         let geometry = self.geometry.clone();
         let mut dinode = self.read_inode(filling.ino).await?;
@@ -187,7 +187,7 @@ impl Checker<'_> {
         let mut content = chunk::empty_chunks(geometry.block_size as usize);
         let mut held = geometry.fragments_per_block;
         if used > 0 {
-            // The last block is not full: what it holds goes along.
+            // The last block is not full: its contents are copied.
             let run = run_length(&geometry, size, lbn);
             let Some(old) = self.block_of(&dinode, lbn).await? else { return Ok(false) };
             let bytes = (run * geometry.fragment_size) as usize;
@@ -266,7 +266,7 @@ impl Checker<'_> {
         Ok(dinode)
     }
 
-    /// A number that no file has, in the initialised part of a group.
+    /// An inode number that no file has, in the initialised part of a group.
     fn free_inode(&self) -> Option<u64> {
         (0..self.geometry.group_count).find_map(|group| {
             let base = group * self.geometry.inodes_per_group;
@@ -277,7 +277,7 @@ impl Checker<'_> {
 }
 
 impl Filling {
-    /// A name that no file has here: this one, or the same with a number behind. Short, whatever
+    /// A name that no file has here: this one, or the same with a number appended. Short, whatever
     /// names there are.
     fn new_name(&self, wanted: &str) -> Vec<u8> {
         let mut name = wanted.to_owned().into_bytes();

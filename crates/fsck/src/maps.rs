@@ -1,4 +1,4 @@
-//! Every group block and the summary area, against what follows from the files.
+//! Every group block and the summary area, compared with the files.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::Severity::Repairable;
 use super::blocks::READS_IN_FLIGHT;
 use super::{CheckError, Checker, Invariant, Phase, Place, fields};
 
-/// A part of a group block, and the invariant that it is under.
+/// A part of a group block, and its invariant.
 struct Section {
     invariant: Invariant,
     name: &'static str,
@@ -90,7 +90,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// One group; gives back its counts.
+    /// Checks one group; returns its counts.
     async fn check_group(
         &mut self,
         group: u64,
@@ -147,8 +147,8 @@ impl Checker<'_> {
         !self.log.find(Invariant::GroupHash, Repairable, place, found, expected, repair)
     }
 
-    /// The group block that follows from the files, and its counts. Times, hash and sensible hints
-    /// are as they were.
+    /// The group block as it follows from the files, and its counts. Times, hash and sensible hints
+    /// are kept.
     fn true_group(&self, group: u64, old: &[u8]) -> (Vec<u8>, Summary) {
         let geometry = &self.geometry;
         let mut new = vec![0; geometry.group_block_size as usize];
@@ -248,7 +248,7 @@ impl Checker<'_> {
     }
 }
 
-/// What was found and what is expected in a section, and where exactly.
+/// The found and the expected contents of a section, and the exact place.
 fn describe(
     section: &Section,
     old: &[u8],

@@ -1,19 +1,19 @@
-//! The disk as it will be: what is on it, and over it every repair that has been decided.
+//! The disk as it will be: its contents, with all decided repairs over them.
 //!
 //! A check reads through the overlay and puts its repairs into it, so that a later pass, or the
 //! whole next round, sees the disk as if it were repaired. Nothing reaches the disk before
-//! [`Overlay::write`]; a check that only looks never calls it.
+//! [`Overlay::write`]; a check without repair never calls it.
 //!
-//! There are three ways to read, which differ in what a sector is that the disk does not give back:
-//! for `read` it is zeros that will be written, for `probe` zeros that will not, for `read_data` an
-//! error. See `unreadable`.
+//! There are three ways to read, which differ in how they treat an unreadable sector: for `read` it
+//! is zeros that will be written, for `probe` zeros that will not, for `read_data` an error. See
+//! `unreadable`.
 //!
 //! # Stages
-//! What is written goes out in stages with a flush between: first blocks that nothing on the disk
-//! points at, then all else, and last the superblock, which says that the disk is well. So a cut
-//! never leaves a pointer to a block that was not filled. No other order is needed, because no
-//! repair needs two sectors to change together: each stage may be cut anywhere, and a new check of
-//! what is left comes to the same disk.
+//! Repairs are written in stages with a flush between: first blocks that nothing on the disk points
+//! at, then all else, and last the superblock, which marks the disk as sound. So a crash never
+//! leaves a pointer to a block that was not filled. No other order is needed, because no repair
+//! needs two sectors to change together: each stage may be cut anywhere, and a new check of the
+//! result comes to the same disk.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -26,21 +26,21 @@ use ufs2::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use super::sectors::{Unreadable, is_of_the_medium};
 use crate::planted::{Bug, is_planted};
 
-/// What the disk writes at once.
+/// The unit that the disk writes atomically, in bytes.
 const SECTOR: u64 = 512;
-/// Writes under way at once.
+/// Writes in flight at once.
 const WRITES_IN_FLIGHT: usize = 64;
 /// The most bytes in one write.
 const LONGEST_WRITE: usize = 1 << 20;
 
-/// When a sector is written.
+/// The point at which a sector is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
-    /// It lies in a block that nothing on the disk points at.
+    /// It is in a block that nothing on the disk points at.
     Fresh,
     /// It is in use.
     InPlace,
-    /// It belongs to the superblock.
+    /// It is part of the superblock.
     Superblock,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Overlay<'a> {
     device: &'a dyn BlockDevice,
     sectors: BTreeMap<u64, Sector>,
     unreadable: RefCell<Unreadable>,
-    /// Whatever cannot be read is an error.
+    /// Every unreadable sector is an error.
     strict: bool,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Overlay<'a> {
         Self { device, sectors: BTreeMap::new(), unreadable: RefCell::default(), strict: false }
     }
 
-    /// For a caller that has no use for a disk of which a sector is missing.
+    /// For a caller that cannot use a disk with a missing sector.
     pub(super) fn strict(device: &'a dyn BlockDevice) -> Self {
         Self { strict: true, ..Self::new(device) }
     }
@@ -91,21 +91,21 @@ impl<'a> Overlay<'a> {
         Ok(buffer)
     }
 
-    /// Reads whole sectors that may be anything.
+    /// Reads whole sectors that may hold anything.
     pub(super) async fn probe(&self, address: u64, length: usize) -> Result<Buffer, IoError> {
         let mut buffer = self.salvage(address, length).await?;
         self.show(address, &mut buffer);
         Ok(buffer)
     }
 
-    /// Reads whole sectors that nothing can stand for.
+    /// Reads whole sectors whose contents have no substitute.
     pub(super) async fn read_data(&self, address: u64, length: usize) -> Result<Buffer, IoError> {
         let mut buffer = self.device.read(address, Buffer::zeroed(length)).await?;
         self.show(address, &mut buffer);
         Ok(buffer)
     }
 
-    /// What is on the disk, with zeros where it cannot be read.
+    /// The contents of the disk, with zeros where it cannot be read.
     async fn salvage(&self, address: u64, length: usize) -> Result<Buffer, IoError> {
         if !self.misses(address..address + length as u64) {
             match self.device.read(address, Buffer::zeroed(length)).await {
@@ -132,25 +132,24 @@ impl<'a> Overlay<'a> {
         self.unreadable.borrow_mut()
     }
 
-    /// Whether anything between two bytes could not be read.
+    /// Whether any byte of a range could not be read.
     pub(super) fn misses(&self, range: Range<u64>) -> bool {
         self.unreadable().any(range, self.unit())
     }
 
-    /// The same, unless it has been decided what shall stand there.
+    /// The same, unless its contents have been decided.
     pub(super) fn lacks(&self, range: Range<u64>) -> bool {
         let first = range.start - range.start % SECTOR;
         let mut sectors = (first..range.end).step_by(SECTOR as usize);
         self.misses(range) && !sectors.all(|sector| self.sectors.contains_key(&sector))
     }
 
-    /// What lies between two bytes belongs to the file system's own structures.
+    /// Marks a range as part of the file system's own structures.
     pub(super) fn want(&self, range: Range<u64>) {
         self.unreadable().want(range, self.unit());
     }
 
-    /// Decides that zeros shall stand in a sector of the device that cannot be read, but for what
-    /// was decided before.
+    /// Sets an unreadable sector of the device to zeros, except the bytes that were decided before.
     pub(super) fn put_zeros(&mut self, address: u64) {
         for sector in (address..address + self.unit()).step_by(SECTOR as usize) {
             let (stage, content) = (stage_of(sector), vec![0; SECTOR as usize].into());
@@ -158,7 +157,7 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// Shows in `bytes`, read from byte `address`, what has been decided.
+    /// Applies the decided repairs to `bytes`, read from byte `address`.
     fn show(&self, address: u64, bytes: &mut [u8]) {
         let end = address + bytes.len() as u64;
         let first = address - address % SECTOR;
@@ -170,7 +169,7 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// Decides that `bytes` shall stand at byte `address`.
+    /// Sets the contents at byte `address` to `bytes`.
     pub(super) async fn put(&mut self, address: u64, bytes: &[u8]) -> Result<(), IoError> {
         let start = address - address % SECTOR;
         let end = (address + bytes.len() as u64).next_multiple_of(SECTOR);
@@ -208,7 +207,7 @@ impl<'a> Overlay<'a> {
         u64::from(self.device.geometry().logical_sector_size).max(SECTOR)
     }
 
-    /// Writes everything, durably: the stages, a flush behind each.
+    /// Writes everything, durably: the stages, with a flush after each.
     pub(super) async fn write(&mut self) -> Result<(), IoError> {
         for stage in [Stage::Fresh, Stage::InPlace, Stage::Superblock] {
             let starts = self.runs(stage);
@@ -229,7 +228,7 @@ impl<'a> Overlay<'a> {
         Ok(())
     }
 
-    /// The runs of neighbouring sectors of a stage, widened to whole sectors of the device.
+    /// The runs of adjacent sectors of a stage, widened to whole sectors of the device.
     fn runs(&self, stage: Stage) -> Vec<(u64, usize)> {
         let unit = self.unit();
         let mut runs: Vec<(u64, usize)> = Vec::new();

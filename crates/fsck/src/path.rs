@@ -7,17 +7,17 @@ use ufs2::layout::ROOT_INODE;
 use super::directories::printable;
 use super::{CheckError, Checker, chunk};
 
-/// So many findings get a path: each keeps names in memory.
+/// Findings that get a path: each keeps names in memory.
 const NAMED: usize = 10_000;
-/// No path has more parts.
+/// The most parts of a path.
 const DEEPEST: usize = 1024;
 
 /// Names of files by their directory: `?` for one that was not found.
 type Names = BTreeMap<u64, BTreeMap<u64, String>>;
 
 impl Checker<'_> {
-    /// Gives findings at inodes the paths of those, where there are any now. Each directory on the
-    /// way of any is read once.
+    /// Gives findings about inodes their paths, where there are any now. Each directory on any of
+    /// the paths is read once.
     ///
     /// # Errors
     /// [`CheckError::Device`].
@@ -39,13 +39,14 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The directory that holds a name of an inode; nothing for the root, and for what has none.
+    /// The directory that holds a name of an inode; none for the root, and for an inode without a
+    /// name.
     fn above(&self, ino: u64) -> Option<u64> {
         let parent = u64::from(self.table.get(ino).filter(|_| ino != ROOT_INODE)?.parent);
         (parent != 0).then_some(parent)
     }
 
-    /// Notes the names that the path of an inode is made of.
+    /// Notes the names that the path of an inode needs.
     fn want_names(&self, ino: u64, names: &mut Names) {
         let mut at = ino;
         while let Some(parent) = self.above(at) {
@@ -57,7 +58,7 @@ impl Checker<'_> {
         }
     }
 
-    /// One path of an inode; nothing when it does not hang from the root.
+    /// A path of an inode; none when it does not hang from the root.
     fn path(&self, ino: u64, names: &Names) -> Option<String> {
         let mut parts = Vec::new();
         let mut at = ino;
@@ -70,7 +71,7 @@ impl Checker<'_> {
         Some(format!("/{}", parts.join("/")))
     }
 
-    /// Reads a directory until it has named all that are wanted.
+    /// Reads a directory until all wanted names were found.
     async fn read_names(
         &self,
         directory: u64,

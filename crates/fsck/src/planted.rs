@@ -3,11 +3,11 @@
 planted::bugs! {
     /// A volume says that it is repaired before the repairs are durable.
     HastyRepairs,
-    /// A volume that needs a log which is not at hand is repaired without it, unasked.
+    /// A volume that needs an unavailable log is repaired without it, without permission.
     UnaskedRepairs,
-    /// A directory may go to where only a stray chunk names it.
+    /// A directory may be kept at a name that only a stray chunk has.
     StrayNames,
-    /// A bit that would make a check hash fit is put back whatever the structure says then.
+    /// A bit that makes a check hash fit is put back, however implausible the result is.
     BitsWithoutSense,
     /// A directory ends at its first hole.
     CutDirectories,

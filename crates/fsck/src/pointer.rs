@@ -1,8 +1,8 @@
-//! A pointer of a file: where it stands, and where it leads.
+//! A pointer of a file: its place, and its target.
 
 use ufs2::layout::{DIRECT_POINTERS, Dinode};
 
-/// What a pointer points at.
+/// The kind of block that a pointer leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Data,
@@ -10,19 +10,19 @@ pub(super) enum Role {
     Attribute,
 }
 
-/// Where a pointer stands.
+/// The place of a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// In the inode: a direct one, or behind those the root of a tree.
+    /// In the inode: a direct one, or after those the root of a tree.
     Inode(usize),
-    /// In the inode: an extended attribute's.
+    /// In the inode: one of an extended attribute.
     Attribute(usize),
     /// In an indirect block, at this byte of the disk.
     Disk(u64),
 }
 
 impl Slot {
-    /// Sets a pointer that stands in the inode.
+    /// Sets a pointer in the inode.
     pub(super) fn set_in(self, dinode: &mut Dinode, address: u64) {
         let field = match self {
             Self::Inode(index) if index < DIRECT_POINTERS => &mut dinode.direct[index],
@@ -44,8 +44,8 @@ pub(super) struct Pointer {
     pub(super) lbn: u64,
     pub(super) address: u64,
     pub(super) run: u64,
-    /// How many blocks of the file it leads to.
+    /// Number of blocks of the file that it leads to.
     pub(super) covers: u64,
-    /// How many of its neighbours in the file are its neighbours on the disk.
+    /// Number of its neighbours in the file that are its neighbours on the disk.
     pub(super) neighbours: u32,
 }

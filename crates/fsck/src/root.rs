@@ -1,4 +1,4 @@
-//! The root: without it nothing hangs together.
+//! The root directory, from which everything hangs.
 
 use directory::chunk::first_chunk;
 use directory::entry::CHUNK_SIZE;
@@ -10,7 +10,7 @@ use super::chunk;
 use super::{CheckError, Checker, Invariant, Place, fields};
 
 impl Checker<'_> {
-    /// Makes inode 2 a directory. Whether it changed.
+    /// Makes inode 2 a directory. Returns whether it changed.
     ///
     /// # Errors
     /// [`CheckError::Device`].

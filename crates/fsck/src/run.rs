@@ -1,4 +1,4 @@
-//! The rounds of a check, and what is written at their end.
+//! The rounds of a check, and the writes at their end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +19,10 @@ use super::{
 };
 use crate::planted::{Bug, is_planted};
 
-/// More rounds than any damage should take.
+/// More rounds than any damage should need.
 const ROUNDS: u32 = 16;
 
-/// Checks the volume on `device`, and repairs it if `options` say so.
+/// Checks the volume on `device`, and repairs it if `options` request it.
 ///
 /// # Errors
 /// [`CheckError`].
@@ -49,11 +49,11 @@ pub async fn check(
         Mark::UnknownPolicy(_) => false,
         Mark::Clean | Mark::Check | Mark::Foreign => false,
     };
-    // What is put over a disk of the other byte order could not be read again.
+    // Repairs over a disk of the other byte order could not be read again.
     let rounds = if checker.geometry.byte_order == ByteOrder::Little { ROUNDS } else { 1 };
     while checker.round(options).await? && rounds > 1 {
-        // Directories within each other are found one by one; none is given its type twice.
-        // A round may find many that lie side by side: they are more than the rounds then.
+        // Directories within each other are found one by one; none is given its type twice. A round
+        // may find many that lie side by side: they are more than the rounds then.
         if checker.round >= rounds + checker.retyped.len() as u32 {
             return Err(CheckError::NoEnd { rounds });
         }
@@ -75,8 +75,8 @@ pub async fn check(
     Ok(Report { repaired, ..checker.into_report() })
 }
 
-/// Brings a volume back that was cut under policy `sync`. Afterwards its maps, summary area and
-/// link counts are true; its superblock is as it was.
+/// Recovers a volume that was cut under policy `sync`. Afterwards its maps, summary area and link
+/// counts are true; its superblock is as it was.
 ///
 /// # Errors
 /// [`RecoverError`].
@@ -165,8 +165,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The volume bears the epoch of a log: what that holds has come home, is left out because the
-    /// administrator says so, or is missed.
+    /// Handles a volume with the epoch of a log: the log's contents were written in place, are left
+    /// out because the administrator says so, or are missing.
     async fn settle_log(&mut self, options: &CheckOptions) -> Result<(), CheckError> {
         if options.log == LogState::Home {
             return Ok(());
@@ -175,7 +175,7 @@ impl<'a> Checker<'a> {
         if is_missing && options.repair {
             return Err(CheckError::LogMissing);
         }
-        // As it is on the disk: of what was found the mark is gone already.
+        // As it is on the disk: the superblock in memory has lost its mark already.
         let room = self.disk.probe(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize).await?;
         let superblock = Superblock::of(&room);
         let epoch = mark::nonce(superblock).unwrap_or_default();
@@ -195,7 +195,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Runs everything once. Whether anything was found.
+    /// Runs all passes once. Returns whether anything was found.
     async fn round(&mut self, options: &CheckOptions) -> Result<bool, CheckError> {
         self.round += 1;
         self.begins_again = false;
@@ -215,8 +215,8 @@ impl<'a> Checker<'a> {
         Ok(self.log.in_round > 0 || self.begins_again)
     }
 
-    /// Runs the passes over inodes, directories and maps once. Whether they came to their end:
-    /// after some repairs only a new round can tell what holds.
+    /// Runs the passes over inodes, directories and maps once. Returns whether they were completed:
+    /// some repairs need a new round.
     async fn passes(&mut self) -> Result<bool, CheckError> {
         self.initialised.clear();
         self.stated_maps.clear();
@@ -256,7 +256,7 @@ impl<'a> Checker<'a> {
         Ok(true)
     }
 
-    /// Puts the superblock over the disk, as it should be.
+    /// Puts the repaired superblock over the disk.
     async fn put_superblock(&mut self) -> Result<(), CheckError> {
         let new = self.geometry.superblock_on_disk(&self.superblock);
         let old = self.disk.probe(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize).await?;
@@ -266,7 +266,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Some disks can only be looked at.
+    /// Refuses disks that can be checked, but not repaired.
     fn may_be_repaired(&self, device: &dyn BlockDevice) -> Result<(), CheckError> {
         let snapshots = Superblock::of(&self.superblock).snapshots;
         let reason = if device.geometry().read_only {
@@ -285,7 +285,7 @@ impl<'a> Checker<'a> {
         Err(CheckError::NotRepairable(reason))
     }
 
-    /// Writes what was decided: see the module's prose.
+    /// Writes the repairs: see the module's prose.
     async fn write_repairs(
         &mut self,
         device: &dyn BlockDevice,
@@ -295,8 +295,8 @@ impl<'a> Checker<'a> {
         let mut marked = self.superblock.clone();
         mark::put(Superblock::of_mut(&mut marked), mark::CHECK, runtime.random.next_u64());
         self.geometry.seal_superblock(&mut marked);
-        // First the sector of the mark and of *clean*: a flag without them would say that a policy
-        // of ours had the volume, and what has lost its name would be freed.
+        // First the sector with the mark and *clean*: a flag without them would say that a policy
+        // of ours had the volume, and files without names would be freed.
         let first = u64::from(device.geometry().logical_sector_size).max(SECTOR_SIZE) as usize;
         for part in [first.min(size), size] {
             let marked = block::Buffer::copied(&marked[..part]).freeze();
@@ -306,7 +306,7 @@ impl<'a> Checker<'a> {
 
         Superblock::of_mut(&mut self.superblock).time.set(self.now.seconds);
         self.geometry.seal_superblock(&mut self.superblock);
-        // All of it: the mark stands where it does not differ from what was there before.
+        // All of it: the mark is also in sectors whose contents do not change otherwise.
         self.disk.put(SUPERBLOCK_ADDRESS, &self.superblock[..size]).await?;
         Ok(self.disk.write().await?) // the commit point is its last stage
     }

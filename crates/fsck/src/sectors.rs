@@ -1,4 +1,4 @@
-//! Which sectors the disk does not give back, and what is known of each: see `unreadable`.
+//! Unreadable sectors, and the facts about each: see `unreadable`.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -6,21 +6,21 @@ use std::ops::Range;
 
 use block::{IoError, Verb};
 
-/// So many sectors may fail.
+/// The most sectors that may fail.
 const LIMIT: usize = 10_000;
-/// What Linux says of a medium: EIO, ENODATA, EILSEQ, ETIMEDOUT, EREMOTEIO.
+/// Linux error numbers of a bad medium: EIO, ENODATA, EILSEQ, ETIMEDOUT, EREMOTEIO.
 const MEDIUM: [i32; 5] = [5, 61, 84, 110, 121];
 
-/// A sector that cannot be read.
+/// An unreadable sector.
 struct Sector {
     error: IoError,
-    /// It belongs to the file system's own structures.
+    /// It is part of the file system's own structures.
     wanted: bool,
-    /// There is a finding about it.
+    /// A finding reports it.
     told: bool,
 }
 
-/// All of them, by first byte.
+/// All unreadable sectors, by first byte.
 #[derive(Default)]
 pub(super) struct Unreadable {
     sectors: BTreeMap<u64, Sector>,
@@ -32,10 +32,10 @@ impl Unreadable {
         self.sectors.range(range.start.saturating_sub(unit - 1)..range.end).next().is_some()
     }
 
-    /// Takes note of a sector that could not be read.
+    /// Notes a sector that could not be read.
     ///
     /// # Errors
-    /// The same again, when it tells of more than a bad sector, or there are too many.
+    /// The given error, when it means more than a bad sector, or there are too many.
     pub(super) fn add(&mut self, sector: u64, error: IoError) -> Result<(), IoError> {
         if !is_of_the_medium(&error) || self.sectors.len() >= LIMIT {
             return Err(error);
@@ -44,18 +44,18 @@ impl Unreadable {
         Ok(())
     }
 
-    /// What lies in a range belongs to the file system's own structures.
+    /// Marks a range as part of the file system's own structures.
     pub(super) fn want(&mut self, range: Range<u64>, unit: u64) {
         let range = range.start.saturating_sub(unit - 1)..range.end;
         self.sectors.range_mut(range).for_each(|(_, sector)| sector.wanted = true);
     }
 
-    /// What the disk said first.
+    /// The first error of the disk.
     pub(super) fn first(&self) -> Option<IoError> {
         self.sectors.values().next().map(|sector| sector.error.clone())
     }
 
-    /// What is wanted in a range, and there is no finding about yet.
+    /// The wanted sectors in a range without a finding; marks them as reported.
     pub(super) fn take(&mut self, range: Range<u64>) -> Vec<(u64, IoError)> {
         let new = self.sectors.range_mut(range).filter(|(_, sector)| sector.wanted && !sector.told);
         new.map(|(&byte, sector)| {
@@ -66,7 +66,7 @@ impl Unreadable {
     }
 }
 
-/// Whether a read failed because of what was to be read, and not of the whole disk.
+/// Whether a read failed because of the sectors, and not of the whole disk.
 pub(super) fn is_of_the_medium(error: &IoError) -> bool {
     error.verb == Verb::Read
         && match error.code {

@@ -1,4 +1,4 @@
-//! What is known of every allocated inode: a dozen bytes each.
+//! The facts about every allocated inode: a dozen bytes each.
 
 use vfs::FileKind;
 
@@ -7,16 +7,16 @@ use vfs::FileKind;
 pub(super) struct Slot {
     /// Its type.
     pub(super) kind: FileKind,
-    /// The link count that it states.
+    /// The link count in the inode.
     pub(super) links: u16,
-    /// The names that were found, "." and ".." among them.
+    /// Number of names that were found, including "." and "..".
     pub(super) names: u32,
-    /// The directory of the name that was found last; 0 for none. Of a directory, the one that
+    /// The directory of the last name that was found; 0 for none. For a directory, the one that
     /// holds its name.
     pub(super) parent: u32,
 }
 
-/// All of them, by number. Memory is taken for each block of inodes in which there is a file.
+/// All allocated inodes, by number. Memory is taken for each block of inodes that has a file.
 pub(super) struct Table {
     per_block: u64,
     blocks: Vec<Option<Box<[Option<Slot>]>>>,
@@ -43,7 +43,7 @@ impl Table {
         }
     }
 
-    /// The file of this number, if it is one; any number will do.
+    /// The file of this number, if there is one; any number is allowed.
     pub(super) fn get(&self, ino: u64) -> Option<&Slot> {
         let block = self.blocks.get((ino / self.per_block) as usize)?.as_ref()?;
         block[(ino % self.per_block) as usize].as_ref()

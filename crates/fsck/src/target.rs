@@ -1,6 +1,6 @@
-//! Targets of symbolic links that are too long for their inode: they lie in a block, without NUL
-//! bytes up to the size, and with zeros behind. A NUL tells where the target ends that the size
-//! goes beyond, or does not reach.
+//! Targets of symbolic links that are too long for their inode: they are in a block, without NUL
+//! bytes up to the size, and with zeros behind. A NUL marks the end of a target whose size is too
+//! large or too small.
 
 use ufs2::layout::INLINE_SYMLINK_SIZE;
 use ufs2::map::has_blocks;
@@ -12,7 +12,7 @@ use super::blocks::Walk;
 use super::{CheckError, Checker, Invariant, Place};
 
 impl Checker<'_> {
-    /// Looks at the target of a link in its block. A text that fits the inode moves there, over the
+    /// Checks the target of a link in its block. A text that fits the inode moves there, over the
     /// pointer: then no file claims the block in the next round.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Checker<'_> {
         let content = self.disk.read(self.geometry.byte_address(address), bytes).await?;
         self.note_unreadable((address, bytes), Loss, |_| Place::inode(walk.ino));
         let Some(end) = content.iter().position(|&byte| byte == 0) else {
-            return Ok(()); // it fills its fragments: nothing says where it ends, but its size
+            return Ok(()); // it fills its fragments: only its size marks its end
         };
         if end == size as usize {
             return Ok(());

@@ -1,14 +1,14 @@
-//! What hangs from the root, and what becomes of the rest.
+//! The files that hang from the root, and the fate of the others.
 //!
-//! A walk from the root over all names reaches what can be reached. A directory that it reaches by
-//! several names keeps one: that to which its ".." points, if the way up from there does not lead
-//! through the directory itself, else one that is not in a stray copy of another directory's first
-//! chunk, else the one by which it was reached first.
+//! A walk from the root over all names finds the reachable files. A directory that has several
+//! names keeps one: the one that its ".." confirms, if the path up from there does not lead through
+//! the directory itself, else one that is not in a stray copy of another directory's first chunk,
+//! else the one by which it was reached first.
 //!
-//! What is not reached has lost its name, or never had one that was acknowledged. The second is so
-//! on a disk of policy `sync` that was cut and is otherwise well: there it is freed. In all other
-//! cases it gets a name in `lost+found`, unless its own link count says that it was removed while a
-//! process had it open.
+//! An unreachable file has lost its name, or never had one that was acknowledged. The second is the
+//! case on a disk of policy `sync` that was cut and is otherwise sound: there the file is freed. In
+//! all other cases it gets a name in `lost+found`, unless its own link count shows that it was
+//! removed while a process had it open.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -31,7 +31,8 @@ struct Reached {
 }
 
 impl Checker<'_> {
-    /// Settles the tree. Whether files were reconnected, so that the round has to begin again.
+    /// Settles the tree. Returns whether files were reconnected, so that the round has to begin
+    /// again.
     ///
     /// # Errors
     /// [`CheckError::Device`].
@@ -47,7 +48,7 @@ impl Checker<'_> {
         Ok(false)
     }
 
-    /// No name points at the root.
+    /// Drops names that point at the root.
     async fn unname_root(&mut self) -> Result<(), CheckError> {
         let Some(root) = self.directories.get_mut(&ROOT_INODE) else { return Ok(()) };
         for name in std::mem::take(&mut root.names) {
@@ -61,7 +62,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The directories that names lead to from the root, each by its shortest way.
+    /// The directories that names lead to from the root, each by its shortest path.
     fn reach(&self) -> BTreeMap<u64, Reached> {
         let mut children: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for (&ino, directory) in &self.directories {
@@ -130,8 +131,8 @@ impl Checker<'_> {
             .names
             .iter()
             .find(|name| name.parent == directory.dot_dot && !ways.leads_through(name.parent, ino));
-        // The sector that loses a stray's dots loses its names along with them: so a repair that is
-        // cut off leaves the evidence, or no second name.
+        // The sector that loses a stray's dots loses its names along with them: so an interrupted
+        // repair leaves the evidence, or no second name.
         let sound = directory.names.iter().find(|name| {
             !self.strays.contains(&(name.byte - name.byte % CHUNK_SIZE as u64))
                 && !is_planted(Bug::StrayNames)
@@ -143,8 +144,8 @@ impl Checker<'_> {
         *fits.or(sound).or(first).unwrap_or(&directory.names[0])
     }
 
-    /// What is not reached, and no name that stays leads to: of trees and circles of directories,
-    /// one directory each.
+    /// The unreachable files that no kept name leads to: for trees and cycles of directories, one
+    /// directory each.
     async fn orphans(&mut self, reached: &BTreeMap<u64, Reached>) -> Result<Vec<u64>, CheckError> {
         let unreached: BTreeSet<u64> =
             self.directories.keys().copied().filter(|ino| !reached.contains_key(ino)).collect();
@@ -153,7 +154,7 @@ impl Checker<'_> {
         for &start in &unreached {
             let mut way = BTreeSet::new();
             let mut ino = start;
-            // Up, until something is known: a directory without a name, one seen, or a circle.
+            // Up, until a known end: a directory without a name, one seen before, or a cycle.
             while seen.insert(ino) {
                 way.insert(ino);
                 match self.directories[&ino].names.first() {
@@ -181,7 +182,7 @@ impl Checker<'_> {
         Ok(orphans)
     }
 
-    /// Takes the name of a directory in a circle away.
+    /// Removes the name of a directory in a cycle.
     async fn cut_circle(&mut self, ino: u64, byte: u64) -> Result<bool, CheckError> {
         let place = Place::inode(ino);
         let repair = "taken out of the circle";
@@ -195,7 +196,7 @@ impl Checker<'_> {
         Ok(true)
     }
 
-    /// Frees what has no name, or gives it one. Whether names were given.
+    /// Frees files without names, or names them. Returns whether names were given.
     async fn settle_orphans(&mut self, orphans: Vec<u64>) -> Result<bool, CheckError> {
         let mut homeless = Vec::new();
         for ino in orphans {
@@ -218,7 +219,7 @@ impl Checker<'_> {
         self.reconnect(&homeless).await
     }
 
-    /// Decides, once for the whole check, what files without names are.
+    /// Decides, once for the whole check, how to treat files without names.
     pub(super) fn decide_orphans(&mut self) {
         if self.orphans == Orphans::Undecided {
             // Policy `sync` raises a link count before it adds the name: a file with more names
@@ -280,7 +281,7 @@ impl Checker<'_> {
         }
     }
 
-    /// FreeBSD notes in a directory how far it is from the root; 0 says nothing.
+    /// FreeBSD stores in a directory its distance from the root; 0 means unknown.
     async fn check_depth(&mut self, ino: u64, depth: u32) -> Result<(), CheckError> {
         let found = self.directories[&ino].depth;
         if found == 0 || found == depth || !self.thorough {

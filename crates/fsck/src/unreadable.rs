@@ -1,14 +1,14 @@
-//! Sectors that the disk does not give back.
+//! Sectors that the disk cannot read.
 //!
-//! Disks that begin to fail are what checks are run on. A sector that cannot be read does not end
-//! the check: where it holds what the file system says of itself it is taken for zeros, which claim
-//! nothing and name nothing, and a finding says where it lies. A repair writes it, with what
-//! follows from the rest of the disk, and the disk usually puts it somewhere else then.
+//! Checks are run on disks that begin to fail. An unreadable sector does not end the check: where
+//! it holds metadata it is taken for zeros, which claim nothing and name nothing, and a finding
+//! gives its place. A repair rewrites it, with contents that follow from the rest of the disk, and
+//! the disk usually remaps it then.
 //!
 //! 1. A sector is tried twice before it is given up, with others and alone, and then no more: each
 //!    try can take a failing disk seconds.
-//! 2. Sectors of which it is not known whether they belong to the file system's own structures are
-//!    taken for zeros where something is searched for, but never written.
+//! 2. Sectors that may not belong to the file system's own structures are taken for zeros in
+//!    searches, but never written.
 //! 3. Data of files is never taken for zeros: a reader gets the error.
 //! 4. Other failures end the check, and so do more of these than `sectors` keeps: such a disk has
 //!    to be copied first.
@@ -18,7 +18,7 @@ use std::ops::Range;
 use super::overlay::Overlay;
 use super::{Checker, Invariant, Log, Place, Severity};
 
-/// Notes all sectors of a range that cannot be read and are not noted yet; a repair writes them.
+/// Reports all unreadable sectors of a range that are not reported yet; a repair writes them.
 pub(super) fn note(
     disk: &mut Overlay<'_>,
     log: &mut Log,
@@ -48,20 +48,20 @@ impl Checker<'_> {
         note(&mut self.disk, &mut self.log, start..start + bytes as u64, severity, place);
     }
 
-    /// The same for the whole disk: nothing follows from what is not noted.
+    /// The same for the whole disk: unreported sectors have no consequence.
     pub(super) fn note_all_unreadable(&mut self) {
         let size = self.geometry.fragment_size;
         let place = |byte| Place::default().fragment(byte / size);
         note(&mut self.disk, &mut self.log, 0..u64::MAX, Severity::Loss, place);
     }
 
-    /// The same, where only one file was looked at since all was noted.
+    /// The same, where only one file was checked since all were reported.
     pub(super) fn note_unreadable_of(&mut self, ino: u64) {
         let place = |_| Place::inode(ino);
         note(&mut self.disk, &mut self.log, 0..u64::MAX, Severity::Loss, place);
     }
 
-    /// What turned out to be unreadable after the last round is left as it is.
+    /// Leaves sectors that proved unreadable after the last round as they are.
     pub(super) fn leave_unreadable(&mut self) {
         let new = self.disk.unreadable().take(0..u64::MAX);
         for (byte, error) in new {

@@ -1,7 +1,7 @@
-//! What a caller may do: the rules of UFS, with the one exception that a stateless server needs.
+//! Access checks: the rules of UFS, with the one exception that a stateless server needs.
 //!
 //! A process that has a file open may go on using it after a chmod. The server does not know which
-//! process has what open, so the owner may always read and write the data of its file.
+//! process has which file open, so the owner may always read and write the data of its file.
 
 use vfs::{Access, Attributes, Credentials, FileKind, FsError};
 
@@ -13,7 +13,7 @@ pub(crate) const SET_UID: u16 = 0o4000;
 pub(crate) const SET_GID: u16 = 0o2000;
 pub(crate) const STICKY: u16 = 0o1000;
 
-/// The permission bits that apply to `who`: of the owner, the group, or the others.
+/// The permission bits that apply to `who`: those of the owner, the group, or others.
 fn granted(who: &Credentials, file: &Attributes) -> u16 {
     let all = READ | WRITE | EXECUTE;
     if who.is_root() {
@@ -46,7 +46,7 @@ pub(crate) fn check_owner(who: &Credentials, file: &Attributes) -> Result<(), Fs
     if who.is_root() || who.uid == file.uid { Ok(()) } else { Err(FsError::NotOwner) }
 }
 
-/// In a sticky directory only the owner of the file or of the directory may take a name away.
+/// In a sticky directory only the owner of the file or of the directory may remove a name.
 pub(crate) fn check_sticky(
     who: &Credentials,
     directory: &Attributes,
@@ -56,8 +56,8 @@ pub(crate) fn check_sticky(
     if directory.mode & STICKY == 0 || owner { Ok(()) } else { Err(FsError::NotOwner) }
 }
 
-/// Which of the rights of ACCESS `who` has; none to change a file that is fixed. An append-only
-/// file may be changed, as far as ACCESS can say it.
+/// The rights of ACCESS that `who` has; none to change a file that is fixed. An append-only file
+/// counts as changeable, since ACCESS cannot express more.
 pub(crate) fn rights(who: &Credentials, file: &Attributes, is_fixed: bool) -> Access {
     let granted = granted(who, file);
     let directory = file.kind == FileKind::Directory;

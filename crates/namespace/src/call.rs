@@ -1,8 +1,9 @@
-//! One call on its way: what it has looked at, and the attributes that go along with its answer.
+//! A call in progress: the changes that it has seen, and the attributes that go along with its
+//! reply.
 //!
-//! A call that changes something sees it happen ([`Witness`]): what its answer says is fixed in the
-//! very step in which the change is applied, so that it can be remembered with it. A call that
-//! takes two steps is remembered with the last, without which it is not done.
+//! A call that changes something witnesses its change ([`Witness`]): its reply is fixed in the very
+//! step in which the change is applied, so that it can be remembered with it. A call that takes two
+//! steps is remembered with the last, without which it is not done.
 
 use std::rc::Rc;
 
@@ -14,21 +15,21 @@ use vfs::{
 use crate::planted::{Bug, is_planted};
 use crate::{Namespace, Object, Stat, Store, Witness};
 
-/// The files that an answer tells about, by their part in the call.
+/// Indexes of the files whose attributes a reply returns, by their part in the call.
 pub(crate) const FIRST: usize = 0;
 pub(crate) const SECOND: usize = 1;
 
-/// What one call has seen so far.
+/// The state of a call: everything that it has seen so far.
 pub(crate) struct Call<N> {
-    /// The changes of all that it looked at.
+    /// The changes of all files that it looked at.
     depends: Depends,
     subjects: [Option<Subject<N>>; 2],
-    /// By what it is remembered.
+    /// The key under which it is remembered.
     key: Option<Rc<CallKey>>,
     /// Whether a step is still to come, and whether that is one which leaves the subjects alone.
     has_more: bool,
     is_apart: bool,
-    /// The file that it makes or finds, and its attributes when that was done.
+    /// The file that it makes or finds, and its attributes at that time.
     made: Option<(N, PostOp)>,
 }
 
@@ -54,56 +55,55 @@ impl<N: Object + Clone> Call<N> {
         Self { key: requester.call.clone(), ..Self::new() }
     }
 
-    /// The answer depends on this file.
+    /// Makes the reply depend on this file.
     pub(crate) fn saw(&mut self, node: &N) {
         self.depends.join(&node.depends());
     }
 
-    /// The answer depends on what was seen here.
+    /// Makes the reply depend on these attributes.
     pub(crate) fn peeked(&mut self, peek: &Stat) {
         self.saw_changes(&peek.depends);
     }
 
-    /// The answer depends on these changes.
+    /// Makes the reply depend on these changes.
     pub(crate) fn saw_changes(&mut self, depends: &Depends) {
         self.depends.join(depends);
     }
 
-    /// The changes of all that it has looked at so far.
+    /// The changes of all files that it has looked at so far.
     pub(crate) fn seen(&self) -> &Depends {
         &self.depends
     }
 
-    /// The answer tells the attributes of this file.
+    /// Adds this file's attributes to the reply.
     pub(crate) fn about(&mut self, which: usize, node: &N) {
         self.saw(node);
         self.subjects[which] = Some(Subject { node: node.clone(), before: None, after: None });
     }
 
-    /// The answer tells of this file, which is made or was found.
+    /// Sets the file that the call makes or has found, for the reply.
     pub(crate) fn makes(&mut self, node: &N) {
         self.made = Some((node.clone(), None));
     }
 
-    /// A step comes that is not the last.
+    /// Notes that the next step is not the last.
     pub(crate) fn takes_another_step(&mut self) {
         self.has_more = true;
     }
 
-    /// The last step comes, and leaves the files alone of which the answer tells attributes: what
-    /// is told of them is what was told before, or else how they are then.
+    /// Notes that the last step comes, and leaves the subjects alone: their attributes in the reply
+    /// are those of the earlier step, or else those at the time of this one.
     pub(crate) fn goes_on_apart(&mut self) {
         (self.has_more, self.is_apart) = (false, true);
     }
 
-    /// What was done is taken back: there is nothing to be remembered, and other attributes to be
-    /// told.
+    /// The change was undone: the call is not remembered, and the attributes are taken anew.
     pub(crate) fn take_back(&mut self) {
         self.key = None;
         self.begin_again();
     }
 
-    /// Nothing of what was done or found so far counts.
+    /// Forgets all that was done or found so far.
     pub(crate) fn begin_again(&mut self) {
         (self.has_more, self.is_apart, self.made) = (false, false, None);
         for subject in self.subjects.iter_mut().flatten() {
@@ -111,8 +111,8 @@ impl<N: Object + Clone> Call<N> {
         }
     }
 
-    /// The file that it has made or found, as it was when that was done; or is now, if nothing had
-    /// to be done.
+    /// The file that it has made or found, with its attributes at that time; or those of now, if
+    /// nothing had to be done.
     pub(crate) fn found(&mut self) -> Option<Found> {
         let (node, then) = self.made.clone()?;
         self.saw(&node);
@@ -120,13 +120,13 @@ impl<N: Object + Clone> Call<N> {
         Some(Found { id: node.id(), attributes })
     }
 
-    /// Whether the answer depends on all that the files show of which it tells attributes.
+    /// Whether the reply depends on all changes that its subjects show.
     fn covers_subjects(&self) -> bool {
         let mut nodes = self.subjects.iter().flatten().map(|subject| &subject.node);
         nodes.all(|node| node.depends().newest() <= self.depends.newest())
     }
 
-    /// The file's attributes for the answer: of its own change, or, without one, of now.
+    /// The file's attributes for the reply: around its own change, or, without one, those of now.
     fn wcc(&mut self, which: usize) -> Wcc {
         let Some(subject) = &self.subjects[which] else { return Wcc::default() };
         self.depends.join(&subject.node.depends());
@@ -181,7 +181,7 @@ impl<N: Object + Clone> Witness for Call<N> {
 }
 
 impl<S: Store> Namespace<S> {
-    /// Applies an Update and keeps what the answer needs of it.
+    /// Applies an Update and keeps the attributes that the reply needs.
     ///
     /// # Errors
     /// [`FsError::Io`] when the volume has stopped; then nothing changed.
@@ -195,7 +195,7 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// A receipt for all that a call has seen, unless `bug` makes it one for nothing.
+    /// A receipt for all changes that a call has seen, unless `bug` makes it one for nothing.
     fn receipt(&self, call: &Call<S::Node>, bug: Bug) -> Receipt {
         let only_looks = matches!(bug, Bug::UnreceiptedNames | Bug::UnreceiptedAttributes);
         let nothing = is_planted(bug) || only_looks && is_planted(Bug::UnwaitedLooks);

@@ -10,7 +10,7 @@ use crate::access::{self, EXECUTE, SET_GID, WRITE};
 use crate::call::{Call, FIRST, SECOND};
 use crate::{AttributeChange, Namespace, NewFile, Object, Store};
 
-/// What kind of thing to make.
+/// The kind of file to make.
 #[derive(Clone, Copy)]
 pub(crate) enum Making<'a> {
     Directory,
@@ -41,7 +41,7 @@ impl<S: Store> Namespace<S> {
             CreateHow::Exclusive(_) => SetAttributes { mode: Some(0), ..Default::default() },
         };
         if attributes.size.is_some_and(|size| size > self.store.fsinfo().max_file_size) {
-            return Err(FsError::FileTooLarge); // now, for later there would be a file
+            return Err(FsError::FileTooLarge); // now, since later the file would exist
         }
         loop {
             let held = parent.lock().exclusive().await;
@@ -50,7 +50,7 @@ impl<S: Store> Namespace<S> {
                 drop(held);
                 match self.create_existing(call, who, existing, how).await {
                     Err(FsError::Stale) => {
-                        call.begin_again(); // removed meanwhile: look again
+                        call.begin_again(); // removed meanwhile: try again
                         continue;
                     }
                     other => return other,
@@ -64,7 +64,7 @@ impl<S: Store> Namespace<S> {
                 self.add(call, who, &parent, name, (new, &attributes)).await?;
                 return Ok(call.found().expect("a file was made"));
             }
-            // Its times come with its size, which would change them.
+            // The times are set with the size, which would change them.
             call.takes_another_step();
             let node = self.add(call, who, &parent, name, (new, &Default::default())).await?;
             drop(held);
@@ -74,7 +74,7 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Gives a new file the size that it could not be born with, and its times; or takes it back if
+    /// Gives a new file the size that it could not be created with, and its times; or removes it if
     /// there is no space for that.
     async fn lengthen(
         &self,
@@ -96,7 +96,7 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Takes back a new file that cannot be as long as was asked for, unless another call did
+    /// Removes a new file that cannot be as long as requested, unless another call removed it
     /// already.
     async fn unmake(
         &self,
@@ -116,7 +116,7 @@ impl<S: Store> Namespace<S> {
                 self.store.give_place(&mut update, place);
                 self.store.drop_entry(&mut update, parent, name).await?;
                 if !self.drop_name(&mut update, node).await? {
-                    return Ok(false); // another call has made it large
+                    return Ok(false); // another call has made it longer
                 }
                 self.entries_changed(&mut update, parent);
                 self.apply(call, update).await?;
@@ -126,7 +126,7 @@ impl<S: Store> Namespace<S> {
         .await
     }
 
-    /// CREATE of a name that is there.
+    /// CREATE of an existing name.
     async fn create_existing(
         &self,
         call: &mut Call<S::Node>,
@@ -200,8 +200,7 @@ impl<S: Store> Namespace<S> {
         Ok(call.found().expect("a file was made"))
     }
 
-    /// Makes a file under a name that is not there, with the times that were asked for. Under the
-    /// parent's lock.
+    /// Makes a file under a new name, with the requested times. Under the parent's lock.
     async fn add(
         &self,
         call: &mut Call<S::Node>,
@@ -242,14 +241,14 @@ impl<S: Store> Namespace<S> {
         Ok(node)
     }
 
-    /// The times of a directory whose entries change.
+    /// Updates the times of a directory whose entries change.
     pub(crate) fn entries_changed(&self, update: &mut S::Update, directory: &S::Node) {
         let now = Some(self.store.now());
         let change = AttributeChange { mtime: now, ctime: now, ..Default::default() };
         self.store.set_attributes(update, directory, &change);
     }
 
-    /// The time of a file whose link count or place changes.
+    /// Updates the time of a file whose link count or place changes.
     pub(crate) fn links_changed(&self, update: &mut S::Update, node: &S::Node) {
         let change = AttributeChange { ctime: Some(self.store.now()), ..Default::default() };
         self.store.set_attributes(update, node, &change);
@@ -293,7 +292,7 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// A file of `who` in `parent`, with the mode that was asked for as far as `who` may set it.
+/// A new file of `who` in `parent`, with the mode bits requested that `who` may set.
 fn new_file<'a, N: Object>(
     who: &Credentials,
     parent: &N,

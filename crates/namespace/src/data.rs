@@ -62,8 +62,8 @@ impl<S: Store> Namespace<S> {
         Ok(written(committed, verifier))
     }
 
-    /// What every write is refused for, under a lock that was waited for. Gives the verifier that
-    /// its answer tells: that of before it, so that what is lost meanwhile is told.
+    /// The checks of every write, made under the lock. Returns the verifier for its reply: the one
+    /// from before the write, so that a loss of data meanwhile shows.
     fn check_write(
         &self,
         call: &mut Call<S::Node>,
@@ -84,8 +84,8 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Keeps UNSTABLE data in memory, if that is all there is to do; says whether it was. The lock
-    /// is borrowed.
+    /// Keeps UNSTABLE data in memory, if nothing else has to be done; returns whether it was. The
+    /// lock is borrowed.
     async fn keep(
         &self,
         call: &mut Call<S::Node>,
@@ -126,7 +126,7 @@ impl<S: Store> Namespace<S> {
         call.about(FIRST, &node);
         check_regular(&node)?;
         if !id.is_live() {
-            return Ok(self.store.verifier()); // all that a snapshot holds is durable with it
+            return Ok(self.store.verifier()); // everything in a snapshot is durable with it
         }
         let _alone = self.lock_all(call, &[&node]).await?;
         let now = node.attributes();
@@ -163,7 +163,7 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// The mode without the bits that a write takes away, if there are any: a caller that rewrites a
+/// The mode without the bits that a write clears, if there are any: a caller that rewrites a
 /// program must not run it as another user.
 fn loses_bits<N: Object>(who: &Credentials, node: &N) -> Option<u16> {
     let mode = node.attributes().mode;
@@ -171,7 +171,7 @@ fn loses_bits<N: Object>(who: &Credentials, node: &N) -> Option<u16> {
     (left != mode && !who.is_root()).then_some(left)
 }
 
-/// Data belongs to regular files.
+/// Only regular files have data.
 fn check_regular<N: Object>(node: &N) -> Result<(), FsError> {
     match node.kind() {
         FileKind::Regular => Ok(()),

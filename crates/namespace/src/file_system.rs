@@ -1,4 +1,4 @@
-//! The verbs of [`vfs::FileSystem`], each sealed with what it has seen.
+//! The verbs of [`vfs::FileSystem`], each sealed with the changes that it has seen.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -299,7 +299,7 @@ impl<S: Store> FileSystem for Namespace<S> {
 }
 
 impl<S: Store> Namespace<S> {
-    /// Something about the volume, asked through one of its files.
+    /// Returns facts about the volume, requested through one of its files.
     async fn told<T>(
         &self,
         call: &mut Call<S::Node>,

@@ -1,28 +1,28 @@
 //! Directories, links and renames: the rules of a file system, written once for every engine.
 //!
-//! Layers, from the top: [`Namespace`] is a [`vfs::FileSystem`]; its verbs check what a caller may
-//! do (`access`) and what a file's flags allow at all (`protection`), take locks (`locks`), and say
-//! in the words of a [`Store`] what has to change, inside one Update. The Store is an engine: it
-//! knows where names, inodes and data lie, and how a change becomes durable. The words carry intent
-//! (*a link was added*, *a name was dropped*), because an engine that orders or undoes changes has
-//! to know what they mean.
+//! Layers, from the top: [`Namespace`] is a [`vfs::FileSystem`]; its verbs check the caller's
+//! permissions (`access`) and the file's flags (`protection`), take locks (`locks`), and express
+//! the change in the words of a [`Store`], inside one Update. The Store is an engine: it knows
+//! where names, inodes and data are, and how a change becomes durable. Its verbs carry intent (*a
+//! link was added*, *a name was dropped*), because an engine that orders or undoes changes has to
+//! know their meaning.
 //!
 //! Invariants:
 //! 1. Locks of objects are taken in the order of their numbers, all that an operation needs at
-//!    once; what was found by name before is looked up again under the locks.
+//!    once; names that were looked up before are looked up again under the locks.
 //! 2. A directory has one parent; the renames that could make a cycle are done one at a time.
-//! 3. Link counts never are too low: a count rises before the name appears, and falls after it went
+//! 3. Link counts are never too low: a count rises before the name appears, and falls after it went
 //!    (the items say so; the engine's policy keeps it).
-//! 4. Every answer waits for the newest change of every object that it looked at.
-//! 5. `before` and `after` of an answer enclose its own change and nothing else.
+//! 4. Every reply waits for the newest change of every object that it looked at.
+//! 5. `before` and `after` of a reply enclose its own change and nothing else.
 //!
 //! Not asserted: 3, which the engine's policy keeps; 5, which is about what a Store does not do
 //! between the two.
 //!
-//! What a snapshot holds is read by the same verbs, and changed by none; `snapshots` has the
-//! directories by which clients find it.
+//! Objects of a snapshot are read by the same verbs, and changed by none; `snapshots` has the
+//! directories by which clients find them.
 //!
-//! What happens to a file without names is the Store's affair: it frees it, at once or in steps.
+//! The Store frees a file without names, at once or in steps.
 
 mod access;
 mod call;
@@ -52,7 +52,7 @@ use rename::Moved;
 pub use protection::Protection;
 pub use store::{AttributeChange, Listed, NewFile, Object, ReadySnapshots, Stat, Store, Witness};
 
-/// The name by which snapshots are found.
+/// The name of the directories with snapshots.
 pub const SNAPSHOTS_NAME: &[u8] = b".snapshot";
 
 /// A file system over a [`Store`].
@@ -60,9 +60,9 @@ pub struct Namespace<S: Store> {
     store: Rc<S>,
     /// Held alone by a rename that gives a directory another parent (invariant 2).
     reparenting: Lock,
-    /// Asked by a climb whether it was overtaken.
+    /// Recent moves, by which a climb detects that it was overtaken.
     moved: Moved,
-    /// The changes by which directories got other names, while these are not durable.
+    /// The changes that moved directories, while these are not durable.
     moves: Cell<Depends>,
     /// Where clients find snapshots.
     shown: Cell<SnapshotsShown>,
@@ -75,8 +75,8 @@ impl<S: Store> Namespace<S> {
         Self { store, reparenting, moved, moves, shown }
     }
 
-    /// What the names above a file may still wait for, beside the names themselves: an answer that
-    /// makes the file durable waits for that, too.
+    /// The moves that the path of a file may depend on, beside its names themselves: a reply that
+    /// makes the file durable waits for them, too.
     fn moves(&self) -> Depends {
         if self.store.receipt(self.moves.get()).has_come() {
             self.moves.set(Depends::NOTHING);
@@ -84,7 +84,7 @@ impl<S: Store> Namespace<S> {
         if is_planted(Bug::LooseCommits) { Depends::NOTHING } else { self.moves.get() }
     }
 
-    /// A directory has got another name.
+    /// Notes that a directory was moved.
     fn note_move(&self, directory: &S::Node) {
         let mut moves = self.moves();
         moves.join(&directory.depends());

@@ -77,7 +77,7 @@ impl<S: Store> Namespace<S> {
                 );
                 cookie = entry.cookie;
                 if self.is_snapshots_name(&entry.name) && directory.is_live() {
-                    continue; // shadowed
+                    continue; // shadowed by the virtual directory
                 }
                 let entry = self.entry(call, &parent, entry, attributes).await?;
                 if !accept(&entry) {
@@ -88,7 +88,8 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// An entry with its attributes; without them, if its file cannot be read: the others can.
+    /// An entry with its attributes; without them if its file cannot be read, so that the other
+    /// entries can be listed.
     async fn entry(
         &self,
         call: &mut Call<S::Node>,

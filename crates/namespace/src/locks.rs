@@ -1,8 +1,8 @@
 //! Taking locks: all that an operation needs at once, in the order of inode numbers.
 //!
-//! What a name names is known only after the directory was looked at, but its lock may have to be
-//! taken before the directory's. So an operation looks first, takes all locks, and looks again; if
-//! the answer is another one by then, it starts over.
+//! The file behind a name is known only after the directory was searched, but its lock may have to
+//! be taken before the directory's. So an operation looks up names first, takes all locks, and
+//! looks them up again; if the result differs by then, it starts over.
 
 use runtime::sync::Permit;
 use vfs::{FileKind, FsError, Ino, Name, ObjectId};
@@ -10,7 +10,7 @@ use vfs::{FileKind, FsError, Ino, Name, ObjectId};
 use crate::call::Call;
 use crate::{Namespace, Object, Store};
 
-/// Locks that are held.
+/// Locks held by an operation.
 pub(crate) type Held = Vec<Permit>;
 
 /// The error of a name whose file failed with `error`: a name without a file is damage.
@@ -24,7 +24,7 @@ fn directory<N: Object>(node: N) -> Result<N, FsError> {
 }
 
 impl<S: Store> Namespace<S> {
-    /// The file that `id` names; when it is gone, the answer waits for what removed it.
+    /// The file that `id` names; when it is gone, the reply waits for its removal.
     pub(crate) async fn open(
         &self,
         call: &mut Call<S::Node>,
@@ -42,8 +42,8 @@ impl<S: Store> Namespace<S> {
         node
     }
 
-    /// [`FsError::Stale`] for what a snapshot holds, where none are shown; [`FsError::IsDirectory`]
-    /// for a `.snapshot`, which is no file.
+    /// [`FsError::Stale`] for an object of a snapshot, where none are shown;
+    /// [`FsError::IsDirectory`] for a `.snapshot`, which is no file.
     async fn check_shown(&self, call: &mut Call<S::Node>, id: ObjectId) -> Result<(), FsError> {
         if id.is_listing() {
             self.open_listing(call, id).await?;
@@ -52,8 +52,8 @@ impl<S: Store> Namespace<S> {
         if self.finds_snapshots() { Ok(()) } else { Err(FsError::Stale) }
     }
 
-    /// As [`Namespace::open`], of what is to be changed: the answer tells its attributes, which of
-    /// those that it tells of they are.
+    /// As [`Namespace::open`], for a file that is to be changed: `which` is its place among the
+    /// attributes of the reply.
     pub(crate) async fn open_to_change(
         &self,
         call: &mut Call<S::Node>,
@@ -63,7 +63,8 @@ impl<S: Store> Namespace<S> {
         self.open_changeable(call, id).await.inspect(|node| call.about(which, node))
     }
 
-    /// As [`Namespace::open_to_change`], of a directory; of what is none nothing is told.
+    /// As [`Namespace::open_to_change`], for a directory; for other files the reply has no
+    /// attributes.
     pub(crate) async fn open_directory_to_change(
         &self,
         call: &mut Call<S::Node>,
@@ -88,7 +89,7 @@ impl<S: Store> Namespace<S> {
         opened
     }
 
-    /// As [`Namespace::open`], of a directory.
+    /// As [`Namespace::open`], for a directory.
     pub(crate) async fn open_directory(
         &self,
         call: &mut Call<S::Node>,
@@ -121,7 +122,7 @@ impl<S: Store> Namespace<S> {
         Ok(held)
     }
 
-    /// Looks at a file whose lock was waited for; [`FsError::Stale`] if it was freed meanwhile,
+    /// Checks a file after waiting for its lock; [`FsError::Stale`] if it was freed meanwhile,
     /// [`FsError::Io`] if it cannot be used any more.
     pub(crate) fn see_alive(
         &self,
@@ -136,14 +137,14 @@ impl<S: Store> Namespace<S> {
         self.store.check_usable(node)
     }
 
-    /// [`FsError::Stale`] for a file of a snapshot that was deleted since its lock was taken: what
-    /// was found of it then, or was not, is no damage.
+    /// [`FsError::Stale`] for a file of a snapshot that was deleted since its lock was taken:
+    /// whatever was found or missing in it then is no damage.
     pub(crate) fn see_held(&self, call: &mut Call<S::Node>, node: &S::Node) -> Result<(), FsError> {
         let is_gone = !node.id().is_live() && node.is_dead();
         if is_gone { self.see_alive(call, node) } else { Ok(()) }
     }
 
-    /// What comes of an attempt for which there is room, or for which none is about to become free.
+    /// Repeats an attempt that finds no space for as long as space is about to become free.
     pub(crate) async fn as_space_comes<T>(
         &self,
         mut attempt: impl AsyncFnMut() -> Result<T, FsError>,
@@ -156,7 +157,7 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// What a name names now. Takes the directory's lock for as long as it looks.
+    /// The file that a name leads to now. Takes the directory's lock for the lookup.
     pub(crate) async fn peek(
         &self,
         call: &mut Call<S::Node>,
@@ -167,7 +168,7 @@ impl<S: Store> Namespace<S> {
         self.find_under_lock(call, directory, name).await
     }
 
-    /// What a name names now, under the directory's lock.
+    /// The file that a name leads to now, under the directory's lock.
     pub(crate) async fn find_under_lock(
         &self,
         call: &mut Call<S::Node>,
@@ -181,7 +182,7 @@ impl<S: Store> Namespace<S> {
         Ok(Some(node))
     }
 
-    /// The number of what a name names now, under the directory's lock.
+    /// The inode number that a name leads to now, under the directory's lock.
     pub(crate) async fn number_under_lock(
         &self,
         call: &mut Call<S::Node>,
@@ -192,7 +193,7 @@ impl<S: Store> Namespace<S> {
         self.store.find(directory, name).await
     }
 
-    /// The files that names in directories name, with all of them and the directories locked.
+    /// The files that names in directories lead to, with all of them and the directories locked.
     pub(crate) async fn lock_names<const N: usize>(
         &self,
         call: &mut Call<S::Node>,

@@ -1,36 +1,36 @@
 //! Bugs that tests plant, to show that they would be found: see the crate `planted`.
 
 planted::bugs! {
-    /// What only looks is answered without waiting for what it has seen.
+    /// A reply that only reads does not wait for the changes that it shows.
     UnwaitedLooks,
-    /// What changes something is answered without a receipt.
+    /// A reply to a change has no receipt.
     UnreceiptedReplies,
-    /// GETATTR is answered without a receipt.
+    /// A reply to GETATTR has no receipt.
     UnreceiptedAttributes,
-    /// LOOKUP and READ are answered without a receipt.
+    /// A reply to LOOKUP or READ has no receipt.
     UnreceiptedNames,
-    /// COMMIT is answered without a receipt.
+    /// A reply to COMMIT has no receipt.
     UnreceiptedCommits,
     /// COMMIT does not wait for the moves of directories above the file.
     LooseCommits,
-    /// SETATTR lets its file go before the new size is there.
+    /// SETATTR releases the lock of its file before the new size is there.
     DroppedLock,
     /// WRITE does without the lock of its file.
     UnlockedWrites,
-    /// RENAME does not notice that '..' leads in a circle. So that a test ends, it panics then.
+    /// RENAME does not notice a cycle of '..' entries. It panics then, so that a test ends.
     EndlessClimb,
-    /// Whatever '..' names is taken for a directory.
+    /// Any target of '..' is taken for a directory.
     AnyParent,
-    /// Whether a directory would move below itself is looked for in two levels alone.
+    /// Whether a directory would move below itself is checked on two levels alone.
     ShortSighted,
-    /// A directory moves although its new parent got another way up while that was looked for.
+    /// A directory moves although its new parent got another way up during that check.
     OvertakenClimbs,
-    /// RENAME says that a name is missing although the other directory has gone before.
+    /// RENAME reports a missing name although the other directory was removed before.
     ForgottenGoals,
     /// A directory moves whether or not the way up from its new parent may be lost.
     LooseMoves,
-    /// What a snapshot holds is changed like what is live.
+    /// Objects of a snapshot can be changed like live ones.
     WritableSnapshots,
-    /// What the attributes of a file were before is asked before the last step of a call.
+    /// The old attributes of a file are taken before the last step of a call.
     LateBefore,
 }

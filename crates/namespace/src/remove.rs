@@ -1,4 +1,4 @@
-//! Taking names away: REMOVE and RMDIR.
+//! Removing names: REMOVE and RMDIR.
 
 use runtime::sync::Permit;
 use vfs::{Credentials, FileKind, FsError, Name, ObjectId};
@@ -27,7 +27,7 @@ impl<S: Store> Namespace<S> {
         self.with_place(async |place| self.try_remove(call, who, &parent, name, place).await).await
     }
 
-    /// REMOVE, as far as there is a place for a file that goes in steps: false if there is none.
+    /// One attempt of REMOVE. False if the file must be freed in steps and has no place for that.
     async fn try_remove(
         &self,
         call: &mut Call<S::Node>,
@@ -53,8 +53,8 @@ impl<S: Store> Namespace<S> {
         Ok(true)
     }
 
-    /// Makes an attempt that may need a place for a change in steps, and waits for one between two
-    /// attempts, under no lock: other calls in the same directory do not wait for it.
+    /// Repeats an attempt that may need a place for a change in steps, and waits for one between
+    /// two attempts, under no lock: other calls in the same directory do not wait for it.
     pub(crate) async fn with_place(
         &self,
         mut attempt: impl AsyncFnMut(Option<Permit>) -> Result<bool, FsError>,
@@ -116,7 +116,7 @@ impl<S: Store> Namespace<S> {
         Ok(true)
     }
 
-    /// Where a cut may have left a second name of a directory, waits until it has none.
+    /// Where a crash may have left a second name of a directory, waits until it has none.
     pub(crate) async fn settle_names(
         &self,
         call: &mut Call<S::Node>,
@@ -132,7 +132,7 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Whether `who` may take the name of `node` out of `parent`.
+    /// Checks whether `who` may remove the name of `node` from `parent`.
     pub(crate) fn check_removal(
         &self,
         who: &Credentials,
@@ -146,7 +146,7 @@ impl<S: Store> Namespace<S> {
         access::check_sticky(who, &directory, &node.attributes())
     }
 
-    /// One name less for something that is no directory. False as [`Store::destroy`].
+    /// Drops a name of a file other than a directory. False as [`Store::destroy`].
     pub(crate) async fn drop_name(
         &self,
         update: &mut S::Update,

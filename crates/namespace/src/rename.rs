@@ -1,16 +1,16 @@
-//! RENAME: one Update that moves a name and may end what the new name named.
+//! RENAME: one Update that moves a name and may end the file that the new name named.
 //!
-//! The order that the items ask for: the file's count and a new parent's count rise; the new name
-//! appears; ".." follows; the old name goes; the counts fall; what was replaced is given back. A
-//! policy that writes in this order may leave both names after a cut, never none.
+//! The order of the items: the file's count and a new parent's count rise; the new name appears;
+//! ".." follows; the old name goes; the counts fall; the replaced file is freed. A policy that
+//! writes in this order may leave both names after a crash, never none.
 //!
 //! Invariants:
-//! 1. Whatever of the moves of directories is lost, from each directory ".." leads to the root: the
-//!    Update of a move rests on all that it has seen on the way up from the new parent.
-//! 2. The way up is as it was seen when a directory moves. A climb may be long, so it gives way to
-//!    all other tasks and keeps no move waiting: it holds nothing. Then one move at a time asks
-//!    whether a directory on its way has moved since ([`Moved`]), and if so climbs again: what it
-//!    has found then, an error too, may never have been true.
+//! 1. Whichever moves of directories are lost, ".." leads from each directory to the root: the
+//!    Update of a move rests on all changes that it has seen on the way up from the new parent.
+//! 2. The way up has not changed when a directory moves. A climb may be long, so it yields to all
+//!    other tasks and delays no move: it holds no lock. Then one move at a time checks whether a
+//!    directory on its way has moved since ([`Moved`]), and if so climbs again: the result of the
+//!    first climb, even an error, may never have been true.
 //!
 //! Not asserted: 1, which the engine keeps.
 
@@ -25,20 +25,20 @@ use crate::call::{Call, FIRST, SECOND};
 use crate::planted::{Bug, is_planted};
 use crate::{Namespace, Object, Store};
 
-/// Moves that are remembered for climbs that are under way. A climb that more of them overtake is
-/// made again.
+/// Moves that are remembered for climbs in progress. A climb that more of them overtake is
+/// repeated.
 const MOVES_KEPT: usize = 64;
 
-/// Climbs of one rename that hold nothing. If each was overtaken, no directory moves during the
-/// next one.
+/// Climbs of one rename without a lock. If each was overtaken, no directory moves during the next
+/// one.
 const FREE_CLIMBS: u32 = 3;
 
 /// The directories that got another parent last.
 #[derive(Default)]
 pub(crate) struct Moved {
-    /// How many moves there were.
+    /// Number of moves so far.
     count: Cell<u64>,
-    /// The inodes of the last of them.
+    /// The inodes of the most recent moves.
     last: RefCell<VecDeque<Ino>>,
 }
 
@@ -60,23 +60,23 @@ impl Moved {
     }
 }
 
-/// Everything that a rename has found, locked.
+/// The files of a rename, locked.
 struct Move<'a, N> {
     from: &'a N,
     from_name: &'a Name,
     to: &'a N,
     to_name: &'a Name,
     node: &'a N,
-    /// What has the new name now.
+    /// The file that has the new name now.
     target: Option<&'a N>,
 }
 
-/// What an attempt came to.
+/// The result of one attempt.
 enum Attempt {
     Done,
-    /// What was found was replaced meanwhile.
+    /// A name that was looked up was replaced meanwhile.
     Overtaken,
-    /// What is replaced goes in steps, for which there is no place.
+    /// The replaced file must be freed in steps, and has no place for that.
     Placeless,
 }
 
@@ -124,8 +124,8 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Whether a directory changes its parent is known only after looking, and then one more lock
-    /// is needed: so look, lock, and look again.
+    /// Whether a directory changes its parent is known only after the lookup, and then one more
+    /// lock is needed: so look up, lock, and look up again.
     async fn rename_once(
         &self,
         call: &mut Call<S::Node>,
@@ -137,7 +137,7 @@ impl<S: Store> Namespace<S> {
         self.settle_names(call, to, to_name).await?;
         let Some(moving) = self.peek(call, from, from_name).await? else {
             if !is_planted(Bug::ForgottenGoals) {
-                self.see_alive(call, to)?; // it may have gone while `from` was waited for
+                self.see_alive(call, to)?; // it may be gone since `from` was locked
             }
             return Err(FsError::NoEntry);
         };
@@ -187,9 +187,9 @@ impl<S: Store> Namespace<S> {
         Ok(alone)
     }
 
-    /// [`FsError::Invalid`] when `directory` is `node` or lies below it. `passed` gets all that the
-    /// way up leads through, but for the root. On a damaged disk '..' may lead in a circle: a
-    /// directory that is passed twice is [`FsError::Corrupt`], so no way up is longer than there
+    /// [`FsError::Invalid`] when `directory` is `node` or lies below it. `passed` gets all
+    /// directories on the way up, except the root. On a damaged disk '..' entries may form a cycle:
+    /// a directory that is passed twice is [`FsError::Corrupt`], so no way up is longer than there
     /// are inodes.
     async fn check_not_below(
         &self,
@@ -218,7 +218,7 @@ impl<S: Store> Namespace<S> {
         Err(FsError::Invalid)
     }
 
-    /// What '..' names, which is a directory.
+    /// The directory that '..' leads to.
     async fn parent_of(
         &self,
         call: &mut Call<S::Node>,

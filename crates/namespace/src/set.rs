@@ -65,7 +65,7 @@ impl<S: Store> Namespace<S> {
         self.as_space_comes(async || self.store.resize(who, node, size, change, call).await).await
     }
 
-    /// What `who` may set of what was asked for, with the consequences.
+    /// The changes that `who` may make among those requested, with their consequences.
     pub(crate) fn resolve(
         &self,
         who: &Credentials,

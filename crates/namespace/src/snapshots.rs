@@ -1,13 +1,13 @@
-//! `.snapshot`: directories that no disk has, by which clients find what snapshots hold.
+//! `.snapshot`: directories that no disk has, by which clients find the contents of snapshots.
 //!
 //! Each directory of a volume with snapshots has one, found by its name and listed only where that
-//! is wanted. In it are the names of the snapshots that hold the directory, and each names the
+//! is configured. It lists the names of the snapshots that hold the directory, and each names the
 //! directory as it was then: `D/.snapshot/NAME` is D, under its own number and generation, in
-//! another tree. Where D was not there yet, its `.snapshot` has no such name.
+//! another tree. Where D did not exist yet, its `.snapshot` has no such name.
 //!
-//! What is in a snapshot has no `.snapshot`. There ".." names the parent in the same snapshot; of
-//! the root, which has none, it names the `.snapshot` of the root, from which a client came that
-//! goes up. ".." of D's `.snapshot` names D.
+//! A directory in a snapshot has no `.snapshot`. There ".." names the parent in the same snapshot;
+//! the ".." of its root, which has no parent, names the `.snapshot` of the live root, through which
+//! a client came that goes up. ".." of D's `.snapshot` names D.
 //!
 //! Nothing in a snapshot changes, nor does a `.snapshot`: the verbs that would change anything are
 //! refused with [`FsError::ReadOnly`], a RENAME or a LINK also when only one side is in a snapshot.
@@ -15,10 +15,10 @@
 //! ([`FsError::Exists`]), whether clients find it or not. While they do, none loses it
 //! ([`FsError::ReadOnly`]), and one that has had it since before there were snapshots is shadowed.
 //!
-//! Where snapshots are not shown at all, what is in one is stale.
+//! Where snapshots are not shown at all, objects in one are stale.
 //!
-//! The verbs for what is live look at a number and go on; what is here they call in a future of its
-//! own, so that theirs are no larger.
+//! The verbs for live objects test a number and go on; they call the verbs of this module in a
+//! future of its own, so that theirs are no larger.
 //!
 //! Invariants:
 //! 1. The cookies of a `.snapshot` are those of ".", of "..", and of the numbers of snapshots, in
@@ -45,11 +45,11 @@ pub(crate) const SNAPSHOTS_COOKIE: u64 = 1 << 62;
 const DOT_COOKIE: u64 = 1;
 const DOT_DOT_COOKIE: u64 = 2;
 
-/// A `.snapshot` that was found.
+/// An open `.snapshot`.
 pub(crate) struct Listing<N> {
-    /// The directory whose it is.
+    /// The directory that it belongs to.
     directory: N,
-    /// It.
+    /// Its identity.
     id: ObjectId,
     ready: ReadySnapshots,
 }
@@ -79,7 +79,7 @@ impl<N: Object> Listing<N> {
         Found { id: self.id, attributes: self.attributes() }
     }
 
-    /// The same for an entry.
+    /// The same facts, as a directory entry.
     pub(crate) fn entry(&self, name: &[u8], cookie: u64) -> DirectoryEntry {
         let name = Bytes::copy_from_slice(name);
         DirectoryEntry { id: self.id, name, cookie, attributes: Some(self.attributes()) }
@@ -87,13 +87,13 @@ impl<N: Object> Listing<N> {
 }
 
 impl<S: Store> Namespace<S> {
-    /// Clients find snapshots there from now on.
+    /// Sets where clients find snapshots from now on.
     pub(crate) fn set_shown(&self, shown: SnapshotsShown) {
         self.shown.set(shown);
     }
 
-    /// Whether no file is made with this name, whatever clients find: one would be in the way as
-    /// soon as they find `.snapshot`.
+    /// Whether no file may be made with this name, whatever clients find: one would be in the way
+    /// as soon as they find `.snapshot`.
     pub(crate) fn is_reserved_name(&self, name: &[u8]) -> bool {
         name == SNAPSHOTS_NAME && self.store.snapshots().is_some()
     }
@@ -103,7 +103,7 @@ impl<S: Store> Namespace<S> {
         self.shown.get() != SnapshotsShown::Off && self.store.snapshots().is_some()
     }
 
-    /// Whether a listing of this directory has it.
+    /// Whether a listing of this directory includes it.
     pub(crate) fn lists_snapshots(&self, directory: &S::Node) -> bool {
         let is_visible = self.shown.get() == SnapshotsShown::Visible;
         is_visible && directory.id().is_live() && self.finds_snapshots()
@@ -154,7 +154,7 @@ impl<S: Store> Namespace<S> {
         self.open_listing(call, self.store.root().within(SnapshotNumber::LISTING)).await
     }
 
-    /// Whether the root of a snapshot is asked for its parent.
+    /// Whether this is a lookup of the parent of a snapshot's root.
     pub(crate) fn is_above_root(&self, directory: &S::Node, name: &[u8]) -> bool {
         let id = directory.id();
         name == b".." && !id.is_live() && id.ino == self.store.root().ino
@@ -192,8 +192,8 @@ impl<S: Store> Namespace<S> {
         Ok(Found { id, attributes })
     }
 
-    /// What is told of a directory as a snapshot holds it. `None` if it was not there yet, or the
-    /// snapshot is deleted.
+    /// The attributes of a directory in a snapshot. `None` if it did not exist yet, or the snapshot
+    /// is deleted.
     async fn held(
         &self,
         call: &mut Call<S::Node>,
@@ -212,7 +212,7 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// The next entry of a `.snapshot` behind `cookie`. Each snapshot that it looks at is a step.
+    /// The next entry of a `.snapshot` behind `cookie`. Each snapshot that it checks is a step.
     async fn next_listed(
         &self,
         call: &mut Call<S::Node>,
@@ -237,7 +237,7 @@ impl<S: Store> Namespace<S> {
             let attributes = match self.held(call, id).await {
                 Ok(None) => continue,
                 Ok(attributes) => attributes,
-                Err(_) => None, // it is damaged, and the others are not
+                Err(_) => None, // this one is damaged, and the others are not
             };
             let name = Bytes::copy_from_slice(name.as_bytes());
             let cookie = DOT_DOT_COOKIE + number.0;
@@ -291,7 +291,7 @@ impl<S: Store> Namespace<S> {
         self.seal(call, result).map(|answer| Answer { about, ..answer })
     }
 
-    /// ACCESS of a `.snapshot`: every caller may look, and none may change anything.
+    /// ACCESS of a `.snapshot`: every caller may read, and none may change anything.
     pub(crate) async fn listing_access(
         &self,
         id: ObjectId,
@@ -304,7 +304,7 @@ impl<S: Store> Namespace<S> {
         self.seal(call, listing.map(|_| may)).map(|answer| Answer { about, ..answer })
     }
 
-    /// READDIR of a `.snapshot`. What is told of it with and without attributes is known alike.
+    /// READDIR of a `.snapshot`. The same facts are known with and without attributes.
     pub(crate) async fn listing_readdir(
         &self,
         id: ObjectId,
@@ -322,7 +322,7 @@ impl<S: Store> Namespace<S> {
         self.seal(call, result).map(|answer| Answer { about, ..answer })
     }
 
-    /// [`FsError::ReadOnly`] on a volume that may not be changed, and for what a snapshot holds.
+    /// [`FsError::ReadOnly`] on a read-only volume, and for objects of a snapshot.
     pub(crate) fn check_writable(&self, nodes: &[&S::Node]) -> Result<(), FsError> {
         let is_held = nodes.iter().any(|node| !node.id().is_live());
         let is_held = is_held && !is_planted(Bug::WritableSnapshots);

@@ -1,4 +1,4 @@
-//! What the namespace asks of an engine.
+//! The verbs that the namespace needs from an engine.
 
 #![expect(async_fn_in_trait, reason = "engines live on one thread; no future here is sent")]
 
@@ -14,24 +14,24 @@ use vfs::{
 
 use crate::Protection;
 
-/// A file as the namespace sees it.
+/// A file, seen by the namespace.
 pub trait Object {
-    /// Its name for ever.
+    /// Its identity for ever.
     fn id(&self) -> ObjectId;
-    /// What it is.
+    /// Its file type.
     fn kind(&self) -> FileKind;
     /// Its attributes now.
     fn attributes(&self) -> Attributes;
-    /// The changes that an answer about it depends on.
+    /// The changes that a reply about it depends on.
     fn depends(&self) -> Depends;
     /// Whether it was freed.
     fn is_dead(&self) -> bool;
-    /// Guards it: shared to look at content, exclusive to change anything. An engine that writes
-    /// back UNSTABLE data may lend it; it is borrowed to bring more of that.
+    /// Guards it: shared to read content, exclusive to change anything. An engine may lend it while
+    /// it writes UNSTABLE data back; it is borrowed to add more of that.
     fn lock(&self) -> &Lock;
     /// The 64 bits with which it was created exclusively, if they are known.
     fn has_verifier(&self, verifier: [u8; 8]) -> bool;
-    /// What its flags protect it from.
+    /// Protection by its flags.
     fn protection(&self) -> Protection;
 }
 
@@ -72,7 +72,7 @@ impl<T: Object> Object for Rc<T> {
 /// A file that is about to be made.
 #[derive(Clone, Debug)]
 pub struct NewFile<'a> {
-    /// What it is.
+    /// Its file type.
     pub kind: FileKind,
     /// The low 12 bits.
     pub mode: u16,
@@ -101,40 +101,40 @@ pub struct AttributeChange {
     pub atime: Option<Timestamp>,
     /// Last change of content.
     pub mtime: Option<Timestamp>,
-    /// Last change of anything.
+    /// Last change of content or attributes.
     pub ctime: Option<Timestamp>,
 }
 
 /// An entry of a directory.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// The file's number.
+    /// Its inode number.
     pub ino: u64,
     /// Its name.
     pub name: Bytes,
-    /// Where to go on after it.
+    /// Cookie to go on after it.
     pub cookie: u64,
 }
 
-/// What is told of all snapshots that are found together.
+/// Facts about the snapshots that are found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadySnapshots {
-    /// How many there are.
+    /// Number of snapshots.
     pub count: usize,
-    /// When one was made or deleted last.
+    /// Time at which one was made or deleted last.
     pub changed: Timestamp,
     /// All changes that this shows and that may not be durable.
     pub depends: Depends,
 }
 
-/// What a call tells of a file that it names, without the file itself.
+/// Identity and attributes of a file that a call names, without the file itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
-    /// Its name for ever.
+    /// Its identity for ever.
     pub id: ObjectId,
-    /// Its attributes at the moment at which it was looked at.
+    /// Its attributes at the moment of the lookup.
     pub attributes: Attributes,
-    /// The changes of it that this depends on.
+    /// The changes of the file that this depends on.
     pub depends: Depends,
 }
 
@@ -144,12 +144,12 @@ impl<N: Object> From<&N> for Stat {
     }
 }
 
-/// Sees a change happen.
+/// Observes a change as it is applied.
 pub trait Witness {
-    /// It is about to be applied, with nothing in between.
+    /// The change is about to be applied, with nothing in between.
     fn before(&mut self);
-    /// It was applied, with these changes. Gives the call that has been answered with it, if that
-    /// is to be remembered, and all changes that the answer shows.
+    /// The change was applied, and became these changes. Returns the call that has been answered
+    /// with it, if that is to be remembered, and all changes that the reply shows.
     fn after(&mut self, depends: Depends) -> Option<(CallReply, Depends)>;
 }
 
@@ -171,18 +171,18 @@ impl Witness for () {
 pub trait Store: 'static {
     /// A file. Cheap to clone; a clone is the same file.
     type Node: Object + Clone;
-    /// Changes that happen together.
+    /// A group of changes that happen together.
     type Update;
     /// An Update that nothing can stop any more.
     type Ready;
 
     /// The root directory.
     fn root(&self) -> ObjectId;
-    /// Changes with every boot and every lost write.
+    /// The write verifier, which changes with every boot and every lost write.
     fn verifier(&self) -> Verifier;
-    /// Whether nothing may be changed.
+    /// Whether the volume is read-only.
     fn is_read_only(&self) -> bool;
-    /// The time for stamps.
+    /// The current time, for timestamps.
     fn now(&self) -> Timestamp;
     /// A receipt for these changes.
     fn receipt(&self, on: Depends) -> Receipt;
@@ -195,59 +195,59 @@ pub trait Store: 'static {
     async fn node(&self, id: ObjectId) -> Result<Self::Node, FsError>;
     /// The file that has this number now, to which a name has led.
     async fn node_of(&self, ino: u64) -> Result<Self::Node, FsError>;
-    /// What is to be told of the file that has this number now, to which a name in `directory` has
-    /// led: in the same tree. Nothing is awaited between looking at it and returning.
+    /// Attributes of the file that has this number now, to which a name in `directory` has led: in
+    /// the same tree. Nothing is awaited between reading them and returning.
     async fn peek(&self, directory: &Self::Node, ino: u64) -> Result<Stat, FsError>;
-    /// [`FsError::Io`] when a change of the file could not come to its end, and nothing else may be
+    /// [`FsError::Io`] when a change of the file could not be completed, and nothing else may be
     /// done to it before the volume is opened anew.
     fn check_usable(&self, node: &Self::Node) -> Result<(), FsError>;
-    /// What the removal of this number left behind, or of the snapshot, if that is not durable yet.
+    /// The removal of this file, or of the snapshot, if it is not durable yet.
     fn removal(&self, id: ObjectId) -> Depends;
 
-    /// The inode behind a name; "." and ".." are names.
+    /// The inode that a name leads to; "." and ".." are names.
     async fn find(&self, directory: &Self::Node, name: &Name) -> Result<Option<u64>, FsError>;
-    /// Whether a directory may have two names, by a cut in the middle of a rename.
+    /// Whether a directory may have two names after a crash in the middle of a rename.
     fn may_have_second_names(&self) -> bool;
-    /// Waits until a directory has one name, if it may have two: before that changes, or ends. Any
-    /// other file is left alone.
+    /// Waits until a directory has one name, if it may have two: before that name changes, or the
+    /// directory ends. Returns at once for any other file.
     async fn settle_names(&self, node: &Self::Node) -> Result<(), FsError>;
-    /// Waits until a file has a name, or is gone, if a cut may have taken that.
+    /// Waits until a file has a name, or is gone, if a crash may have taken its name.
     async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError>;
     /// Whether a directory has only "." and "..".
     async fn is_empty(&self, directory: &Self::Node) -> Result<bool, FsError>;
-    /// Some entries behind `cookie`, at least one unless it is the end.
+    /// Some entries behind `cookie`; none only at the end.
     async fn list(&self, directory: &Self::Node, cookie: u64) -> Result<Vec<Listed>, FsError>;
 
     /// An Update on behalf of `who`.
     fn begin(&self, who: &Credentials) -> Self::Update;
-    /// An Update is right only with these changes: it is not durable without them.
+    /// Makes an Update rest on these changes: it is not durable without them.
     fn rest_on(&self, update: &mut Self::Update, changes: &Depends);
-    /// Waits until there is room for an Update where the engine notes it. Nothing may be awaited
-    /// between this and [`Store::apply`].
+    /// Waits until there is room to record an Update. Nothing may be awaited between this and
+    /// [`Store::apply`].
     async fn reserve(&self, update: Self::Update) -> Result<Self::Ready, FsError>;
-    /// Applies an Update at once and stages it, together with the answer that `witness` gives.
+    /// Applies an Update at once and stages it, together with the reply that `witness` returns.
     fn apply(&self, update: Self::Ready, witness: &mut dyn Witness);
     /// Waits for space that is about to become free; false when there is none.
     async fn wait_for_space(&self) -> bool;
 
-    /// A new file with link count 1 (a directory: 2, and its body) near `parent`.
+    /// Creates a file with link count 1 (a directory: 2, and its body) near `parent`.
     async fn create(
         &self,
         update: &mut Self::Update,
         parent: &Self::Node,
         new: NewFile<'_>,
     ) -> Result<Self::Node, FsError>;
-    /// One link more; [`FsError::TooManyLinks`] at the limit.
+    /// Adds a link; [`FsError::TooManyLinks`] at the limit.
     fn add_link(&self, update: &mut Self::Update, node: &Self::Node) -> Result<(), FsError>;
-    /// One link less, of a file that keeps at least one.
+    /// Drops a link of a file that keeps at least one.
     fn drop_link(&self, update: &mut Self::Update, node: &Self::Node);
-    /// The last link goes (a directory: both), and the file with it, now or soon. False when the
-    /// file is large, so that it goes in steps, and the Update has no place for these: the caller
-    /// drops the Update and all locks, and begins again with a place.
+    /// Drops the last link (of a directory: both), and frees the file, now or soon. False when the
+    /// file is large, so that it is freed in steps, and the Update has no place for these: the
+    /// caller drops the Update and all locks, and begins again with a place.
     async fn destroy(&self, update: &mut Self::Update, node: &Self::Node) -> Result<bool, FsError>;
     /// Waits for a place for a change in steps, which may last as long as another such change.
     async fn place_for_steps(&self) -> Result<Permit, FsError>;
-    /// An Update has such a place for the file that it may end.
+    /// Gives an Update such a place for the file that it may end.
     fn give_place(&self, update: &mut Self::Update, place: Option<Permit>);
     /// Changes attributes.
     fn set_attributes(
@@ -256,7 +256,7 @@ pub trait Store: 'static {
         node: &Self::Node,
         change: &AttributeChange,
     );
-    /// A name that is not there appears.
+    /// Adds a name that is not there.
     async fn add_entry(
         &self,
         update: &mut Self::Update,
@@ -264,14 +264,14 @@ pub trait Store: 'static {
         name: &Name,
         target: &Self::Node,
     ) -> Result<(), FsError>;
-    /// A name goes.
+    /// Drops a name.
     async fn drop_entry(
         &self,
         update: &mut Self::Update,
         directory: &Self::Node,
         name: &Name,
     ) -> Result<(), FsError>;
-    /// A name that is there names another file.
+    /// Makes an existing name name another file.
     async fn retarget_entry(
         &self,
         update: &mut Self::Update,
@@ -279,7 +279,7 @@ pub trait Store: 'static {
         name: &Name,
         target: &Self::Node,
     ) -> Result<(), FsError>;
-    /// ".." of a directory names another parent.
+    /// Makes ".." of a directory name another parent.
     async fn retarget_parent(
         &self,
         update: &mut Self::Update,
@@ -287,7 +287,7 @@ pub trait Store: 'static {
         parent: &Self::Node,
     ) -> Result<(), FsError>;
 
-    /// At most `count` bytes, and whether they end at the end of the file.
+    /// Reads at most `count` bytes, and whether they end at the end of the file.
     async fn read(
         &self,
         node: &Self::Node,
@@ -295,7 +295,7 @@ pub trait Store: 'static {
         count: u64,
     ) -> Result<(Vec<Bytes>, bool), FsError>;
     /// Keeps UNSTABLE data in memory, and lets `witness` see that; false when there is no room for
-    /// it, there or on the disk. The lock is held as if it were borrowed.
+    /// it, in memory or on the disk. The lock is held as if it were borrowed.
     async fn buffer_write(
         &self,
         who: &Credentials,
@@ -305,7 +305,7 @@ pub trait Store: 'static {
         witness: &mut dyn Witness,
     ) -> Result<bool, FsError>;
     /// Writes from an offset on, and changes attributes along with it; returns how durable it will
-    /// be when the file's sequence is. `witness` sees each step of what may be a long write.
+    /// be when the file's sequence is. `witness` sees each step of a write that may be long.
     async fn write(
         &self,
         who: &Credentials,
@@ -332,26 +332,26 @@ pub trait Store: 'static {
 
     /// The longest target of a symbolic link, in bytes.
     fn max_target(&self) -> usize;
-    /// How full it is, for `who`.
+    /// How full the volume is, for `who`.
     fn fsstat(&self, who: &Credentials) -> FsStat;
     /// Fixed limits.
     fn fsinfo(&self) -> FsInfo;
-    /// Limits of names.
+    /// Limits of names and links.
     fn pathconf(&self) -> PathConf;
-    /// The snapshots, if there may be any.
+    /// The snapshots, if the volume supports them.
     fn snapshots(&self) -> Option<&dyn Snapshots>;
-    /// What is told of those that are found.
+    /// Facts about the snapshots that are found.
     fn ready_snapshots(&self) -> ReadySnapshots;
-    /// The first of those that are found whose number is larger than `number`, and its name.
+    /// The first snapshot that is found with a number larger than `number`, and its name.
     fn snapshot_behind(&self, number: SnapshotNumber) -> Option<(SnapshotNumber, Name)>;
     /// The number of the snapshot that is found by `name`.
     fn snapshot_named(&self, name: &Name) -> Option<SnapshotNumber>;
-    /// The answers that survived the last crash or stop: see [`vfs::FileSystem::take_remembered`].
+    /// The replies that survived the last crash or stop: see [`vfs::FileSystem::take_remembered`].
     fn take_remembered(&self) -> Sealed<Vec<LoggedReply>>;
-    /// A call was answered from memory: see [`vfs::FileSystem::count_repetition`].
+    /// Counts a call answered from memory: see [`vfs::FileSystem::count_repetition`].
     fn count_repetition(&self, over_a_start: bool);
     /// As [`vfs::FileSystem::ask_to_end`].
     fn ask_to_end(&self);
-    /// Writes everything home and leaves the disk clean.
+    /// Writes everything in place and leaves the disk clean.
     async fn shutdown(&self) -> Result<(), FsError>;
 }

@@ -1,4 +1,4 @@
-//! The protocol without its sockets: what stands on a TCP connection between an NFS client and us,
+//! The protocol without its sockets: the messages of a TCP connection between an NFS client and us,
 //! as types.
 //!
 //! # Layers, from the wire up
@@ -6,9 +6,9 @@
 //! - [`xdr`]: fields of a record, read without copying, written by reference where they are large.
 //! - [`rpc`]: the headers of calls and replies.
 //! - [`nfs3`], [`mount`]: arguments and results of the two programs that are served.
-//! - [`reader`]: bytes of a stream become records; large WRITE payload goes into page-aligned
-//!   memory while it arrives. The only part with a state.
-//! - [`portmap`]: the two calls with which a server makes itself known.
+//! - [`reader`]: splits the bytes of a stream into records; large WRITE payload goes into
+//!   page-aligned memory while it arrives. The only stateful part.
+//! - [`portmap`]: the two calls with which a server registers itself.
 //!
 //! # From a call to its reply
 //! ```
@@ -43,18 +43,18 @@
 //!
 //! # Invariants
 //! 1. No input makes anything here panic, loop, or allocate more than the input was granted.
-//! 2. Lengths are checked before they are used. What is decoded borrows from the record.
-//! 3. What was encoded is what the RFC says, in success and in failure, to the byte.
+//! 2. Lengths are checked before they are used. Decoded values borrow from the record.
+//! 3. Encoded values match the RFC, in success and in failure, to the byte.
 //! 4. Strict where it costs nothing: a `bool` of 2, an unknown enumeration value and bytes after
-//!    the last argument are garbage. Lenient where clients are known to be sloppy: padding may
-//!    hold anything.
+//!    the last argument are garbage. Lenient where clients are known to be sloppy: padding may hold
+//!    anything.
 //!
 //! Not asserted: 1, 3 and 4, which are about whatever bytes there are: tests and fuzz targets show
-//! them; 2, which the decoder asserts, and the type of what is borrowed.
+//! them; 2, which the decoder asserts, and the type of borrowed values.
 //!
 //! Architecture invariant: no socket, no clock, no randomness, no file system. Types here are the
-//! protocol's; turning them into those of `vfs` is the business of `dispatch`. Absent on purpose:
-//! decoding results and encoding arguments (we serve), UDP, RPCSEC_GSS.
+//! protocol's; `dispatch` converts them to those of `vfs`. Absent on purpose: decoding results and
+//! encoding arguments (we serve), UDP, RPCSEC_GSS.
 
 pub mod mount;
 pub mod nfs3;

@@ -1,6 +1,5 @@
-//! The port mapper, version 2 (RFC 1833, section 3), as far as a server needs it to register
-//! itself, and a client to find one: building the calls SET, UNSET and GETPORT, and reading their
-//! answers.
+//! The port mapper, version 2 (RFC 1833, section 3): the calls by which a server registers itself,
+//! and a client finds one: builds SET, UNSET and GETPORT, and reads their replies.
 
 use bytes::Bytes;
 
@@ -11,7 +10,7 @@ use crate::xdr::{DecodeError, Decoder, Encoder};
 /// The version of the protocol.
 pub const VERSION: u32 = 2;
 
-/// The port where it listens.
+/// The port of the port mapper.
 pub const PORT: u16 = 111;
 
 /// The protocol number of TCP.
@@ -29,24 +28,24 @@ const GETPORT: u32 = 3;
 /// A program that is served over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Which program.
+    /// The program.
     pub program: u32,
-    /// Which version of it.
+    /// Its version.
     pub version: u32,
-    /// Where.
+    /// Its port.
     pub port: u16,
 }
 
-/// Why an answer says neither yes nor no.
+/// The reasons for which a reply is neither a success nor a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// Not an answer.
+    /// It is not a reply of a port mapper.
     #[error("not an answer of a port mapper: {0}")]
     Malformed(#[from] DecodeError),
-    /// An answer to another call.
+    /// It is a reply to another call.
     #[error("an answer to call {0:#x}, which is not ours")]
     OtherCall(u32),
-    /// The call was not carried out.
+    /// The call was not executed.
     #[error("the port mapper refuses the call itself")]
     Refused,
 }
@@ -56,17 +55,17 @@ pub fn set(xid: u32, mapping: Mapping) -> Vec<Bytes> {
     call(xid, SET, mapping)
 }
 
-/// The record of a call that takes the program and version of `mapping` out, whatever the port.
+/// The record of a call that removes the program and version of `mapping`, whatever the port.
 pub fn unset(xid: u32, mapping: Mapping) -> Vec<Bytes> {
     call(xid, UNSET, mapping)
 }
 
-/// The record of a call that asks for the port of a program.
+/// The record of a call for the port of a program.
 pub fn getport(xid: u32, program: u32, version: u32) -> Vec<Bytes> {
     call(xid, GETPORT, Mapping { program, version, port: 0 })
 }
 
-/// Reads the answer to the call `xid`: whether it did what was asked.
+/// Reads the reply to the call `xid`; returns whether it succeeded.
 ///
 /// # Errors
 /// [`AnswerError`].
@@ -77,7 +76,7 @@ pub fn answer(record: &Record, xid: u32) -> Result<bool, AnswerError> {
     Ok(done)
 }
 
-/// Reads the answer to GETPORT: where the program is served, if it is.
+/// Reads the reply to GETPORT: the port of the program, if it is served.
 ///
 /// # Errors
 /// [`AnswerError`].

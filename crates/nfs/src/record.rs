@@ -1,8 +1,8 @@
 //! Records on a byte stream (RFC 5531, section 11).
 //!
 //! A record is one or more fragments; each has a mark of four bytes in front: its length, and in
-//! the highest bit whether it is the record's last. How the bytes of a connection become records
-//! is for the [`reader`](crate::reader) to say.
+//! the highest bit whether it is the record's last. The [`reader`](crate::reader) splits the bytes
+//! of a connection into records.
 
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 /// and the arguments of a WRITE with the longest handle, take 931 bytes.
 pub const HEADER_ROOM: usize = 1024;
 
-/// The bit of a mark that says that the fragment is the last of its record.
+/// The bit of a mark that makes its fragment the last of the record.
 pub(crate) const LAST: u32 = 1 << 31;
 
 /// One record without its marks.
@@ -35,7 +35,7 @@ impl Record {
         Self { head: head.into(), payload: Vec::new(), checksum: None }
     }
 
-    /// The bytes of memory that it holds, which are those that were granted for it.
+    /// Bytes of memory that it holds, which are those that were granted for it.
     pub fn memory(&self) -> usize {
         self.head.len() + block::length_of(&self.payload) as usize
     }

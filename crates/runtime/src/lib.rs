@@ -1,4 +1,4 @@
-//! What an engine may ask of the world around it: the time, chance, and tasks of its own.
+//! The services that an engine needs from its environment: time, chance, and tasks of its own.
 //!
 //! Engines, `namespace` and `dispatch` are plain `async fn` on one thread. They never read a
 //! clock, draw a random number or start a task by themselves; all three are handed in as a
@@ -29,7 +29,7 @@ impl Instant {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// So much later.
+    /// The instant `time` later.
     pub fn after(self, time: Duration) -> Instant {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Instant(self.0.saturating_add(nanoseconds))
@@ -55,7 +55,7 @@ impl Timestamp {
     }
 }
 
-/// The time, and how to wait for it.
+/// The clock, and waiting for it.
 pub trait Clock {
     /// The monotonic time.
     fn now(&self) -> Instant;
@@ -77,7 +77,7 @@ pub trait Spawn {
     fn spawn(&self, task: LocalBoxFuture<'static, ()>);
 }
 
-/// Everything effectful that is not a device, in one handle.
+/// All effects other than devices, in one handle.
 #[derive(Clone)]
 pub struct Runtime {
     /// Time.

@@ -1,22 +1,24 @@
 //! Tokens that several parties share, so that none of them can keep the others from theirs.
 //!
-//! Each party has a share: so many tokens that no other one gets. What is left beside all shares is
-//! common. A party takes of its own share first and then of what is common, if it may; so one that
-//! gives nothing back, however much it asks for, leaves the others what is theirs.
+//! Each party has a share: a number of tokens that no other one gets. The tokens beyond all shares
+//! are common. A party takes tokens of its own share first and then common ones, if it may; so a
+//! party that gives nothing back, however much it requests, leaves the shares of the others
+//! untouched.
 //!
-//! A party may have several clients, each with an [`Account`] of what it holds. Of those that wait,
-//! the one that holds least is granted next: a client that takes all that is free has nothing more
-//! before others have as much.
+//! A party may have several clients, each with an [`Account`] of the tokens that it holds. Among
+//! waiters, the one that holds least is granted next: a client that takes all free tokens gets no
+//! more before others have as many.
 //!
 //! Invariants:
 //! 1. A waiter that was granted its tokens and then dropped gives them back.
-//! 2. Of one party, a later request overtakes an earlier one only if its client holds less. Of
-//!    several, it does so only with tokens of its own share: no request waits for ever for what is
-//!    common.
-//! 3. No request is granted what a share of another party lacks, but one for all or one at once.
+//! 2. Within a party, a later request overtakes an earlier one only if its client holds less.
+//!    Between parties, it does so only with tokens of its own share: no request waits for ever for
+//!    common tokens.
+//! 3. No request is granted tokens that the share of another party lacks, except one for all or one
+//!    at once.
 //! 4. A party that holds nothing and wants more than its share is granted its share, if it cannot
-//!    have what it wants: others may keep what is common for ever. What it does with less tokens
-//!    than it asked for is one request, and that is bounded.
+//!    have what it wants: others may keep the common tokens for ever. Its use of fewer tokens than
+//!    it asked for is one request, and that is bounded.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -27,40 +29,40 @@ use std::task::{Context, Poll, Waker};
 
 use crate::sync::tokens;
 
-/// What one party may have of a pool.
+/// The rights of one party in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Tokens that no other party gets.
     pub least: u64,
-    /// Whether it may have more, of what is common.
+    /// Whether it may take common tokens, too.
     pub may_exceed: bool,
 }
 
 /// See the module's prose.
 pub struct Pool {
     parties: Vec<Party>,
-    /// The requests for all of it.
+    /// The requests for all tokens.
     all: RefCell<VecDeque<Rc<Turn>>>,
     capacity: u64,
-    /// Below 0 for as long as more was taken at once than was free.
+    /// Negative while more was taken at once than was free.
     available: Cell<i64>,
-    /// What all parties lack of their shares.
+    /// The sum of the tokens that parties lack of their shares.
     lacking: Cell<u64>,
     /// Requests that ever had to wait.
     queued: Cell<u64>,
-    /// Those that do now.
+    /// Requests that wait now.
     waiting: Cell<usize>,
 }
 
 struct Party {
     share: Share,
-    /// The most that it can have.
+    /// The most that it can hold.
     most: u64,
     held: Cell<u64>,
     queue: RefCell<VecDeque<Rc<Turn>>>,
 }
 
-/// What one client of a party holds, of as many pools as it is used with. Clones are one account.
+/// The tokens of one client of a party, in all pools that use the account. Clones are one account.
 #[derive(Clone, Default)]
 pub struct Account(Rc<Cell<u64>>);
 
@@ -70,7 +72,7 @@ impl Account {
         self.0.get()
     }
 
-    /// An account that lives for as long as its client holds or keeps it.
+    /// A weak reference: the account lives for as long as its client holds tokens or keeps it.
     pub fn downgrade(&self) -> WeakAccount {
         WeakAccount(Rc::downgrade(&self.0))
     }
@@ -90,7 +92,7 @@ impl Account {
 pub struct WeakAccount(Weak<Cell<u64>>);
 
 impl WeakAccount {
-    /// The account, if anybody has it.
+    /// The account, if it still exists.
     pub fn upgrade(&self) -> Option<Account> {
         self.0.upgrade().map(Account)
     }
@@ -102,7 +104,7 @@ struct Turn {
     account: Option<Account>,
     /// Requests that had to wait before this one.
     number: u64,
-    /// What it wants; less when that is all that can be granted (invariant 4).
+    /// The requested amount; less when no more can be granted (invariant 4).
     amount: Cell<u64>,
     granted: Cell<bool>,
     gone: Cell<bool>,
@@ -110,10 +112,10 @@ struct Turn {
 }
 
 impl Pool {
-    /// A pool of `capacity` tokens for parties with these shares, by whose numbers they are known.
+    /// A pool of `capacity` tokens for parties with these shares, identified by their indexes.
     ///
     /// # Panics
-    /// If the shares are more than there is.
+    /// If the shares exceed the capacity.
     pub fn new(capacity: u64, shares: &[Share]) -> Rc<Self> {
         let least: u64 = shares.iter().map(|share| share.least).sum();
         assert!(least <= capacity, "shares of {least} in a pool of {capacity}");
@@ -155,7 +157,8 @@ impl Pool {
         }
     }
 
-    /// The same for a client of the party: one that holds less is granted its tokens first.
+    /// As [`Pool::acquire`], for a client of the party: one that holds less is granted its tokens
+    /// first.
     pub async fn acquire_for(
         self: &Rc<Self>,
         party: usize,
@@ -171,7 +174,7 @@ impl Pool {
         self.line_up(Some(party), Some(account.clone()), amount).await
     }
 
-    /// The same at once, or not at all: nothing while another request waits.
+    /// As [`Pool::acquire`], at once or not at all: nothing while another request waits.
     pub fn try_acquire(self: &Rc<Self>, party: usize, amount: u64) -> Option<Tokens> {
         let amount = self.at_most(party, amount);
         if self.waiting.get() > 0 || !self.is_there(Some(party), amount, false) {
@@ -183,7 +186,7 @@ impl Pool {
         Some(taken)
     }
 
-    /// What a party can have of so much.
+    /// The part of `amount` that a party can have.
     fn at_most(&self, party: usize, amount: u64) -> u64 {
         amount.min(self.parties[party].most)
     }
@@ -193,8 +196,8 @@ impl Pool {
         self.line_up(None, None, self.capacity).await
     }
 
-    /// Takes `amount` tokens for a party at once, before all that wait and whether they are free or
-    /// not: for what is there already and only has to be counted.
+    /// Takes `amount` tokens for a party at once, before all waiters and whether they are free or
+    /// not: for memory that is in use already and only has to be counted.
     pub fn take_now(self: &Rc<Self>, party: usize, amount: u64) -> Tokens {
         self.take(Some(party), amount);
         Tokens { pool: self.clone(), party: Some(party), account: None, amount }
@@ -251,7 +254,7 @@ impl Pool {
         self.grant();
     }
 
-    /// A party holds so much from now on.
+    /// Sets the tokens that a party holds.
     fn hold(&self, party: &Party, amount: u64) {
         let before = party.held.replace(amount);
         let least = party.share.least;
@@ -261,7 +264,7 @@ impl Pool {
         }
     }
 
-    /// Lets go of turns that are gone, when they are many: no other may ever come to the front.
+    /// Removes turns that are gone, when there are many: no other may ever come to the front.
     fn forget_gone(&self, party: Option<usize>) {
         let mut queue = self.queue(party).borrow_mut();
         if queue.len() > 2 * self.waiting.get() + 16 {
@@ -296,7 +299,7 @@ impl Pool {
         }
     }
 
-    /// Takes a turn that is granted out of its queue.
+    /// Removes a granted turn from its queue.
     fn leave_queue(&self, turn: &Rc<Turn>) {
         let mut queue = self.queue(turn.party).borrow_mut();
         let place = queue.iter().position(|other| Rc::ptr_eq(other, turn));
@@ -307,18 +310,18 @@ impl Pool {
         queue.remove(place);
     }
 
-    /// What is left beside all that parties lack of their shares.
+    /// Free tokens beyond all that parties lack of their shares.
     fn beside_shares(&self) -> i64 {
         self.available.get() - self.lacking.get() as i64
     }
 
-    /// What has just been granted left the others their shares, as far as they were there.
+    /// Asserts that the last grant left the others their shares, as far as they were free.
     fn check_shares(&self, before: i64) {
         let after = self.beside_shares();
         debug_assert!(after >= 0.min(before), "invariant 3: the shares of the others are left");
     }
 
-    /// The first in line that can be granted something, and how much.
+    /// The next request that can be granted something, and the amount.
     fn next(&self) -> Option<(Rc<Turn>, u64)> {
         let queues = self.parties.iter().map(|party| &party.queue).chain([&self.all]);
         let mut fronts: Vec<Rc<Turn>> = queues.filter_map(next_in).collect();
@@ -340,7 +343,8 @@ impl Pool {
         None
     }
 
-    /// Whether so much is there for a party, where a request before it may want what is common.
+    /// Whether this many tokens are free for a party, where an earlier request may want common
+    /// ones.
     fn is_there(&self, party: Option<usize>, amount: u64, is_common_wanted: bool) -> bool {
         let is_free = tokens(amount) <= self.available.get();
         let Some(number) = party else { return is_free };
@@ -354,14 +358,14 @@ impl Pool {
 }
 
 impl Party {
-    /// What it lacks of its share.
+    /// The tokens that it lacks of its share.
     fn lacks(&self) -> u64 {
         self.share.least.saturating_sub(self.held.get())
     }
 }
 
 /// The requests that may wait for tokens that a party of a pool holds: others of that party, and
-/// those that wait for what is common, if it can hold of that.
+/// those that wait for common tokens, if it can hold such.
 #[derive(Clone)]
 pub struct Line {
     pool: Rc<Pool>,
@@ -374,13 +378,13 @@ impl Line {
         self.pool.queued.get()
     }
 
-    /// Whether a request in it that waited at the time of `mark` still does. A holder of tokens
-    /// that has a clock sees from it how long it has kept others waiting.
+    /// Whether a request that waited at the time of `mark` still does. With it, a holder of tokens
+    /// that has a clock sees how long it has kept others waiting.
     pub fn keeps_waiting_since(&self, mark: u64) -> bool {
         let parties = &self.pool.parties;
         let may_exceed = |party: &Party| party.share.may_exceed;
         parties.iter().enumerate().any(|(number, other)| {
-            // A party with no more than its share holds nothing that another one could have.
+            // A party that holds no more than its share keeps nothing from the others.
             let own = &parties[self.party];
             let is_common = own.held.get() > own.share.least && may_exceed(own);
             let is_in_line = number == self.party || is_common && may_exceed(other);
@@ -398,7 +402,7 @@ fn front(queue: &RefCell<VecDeque<Rc<Turn>>>) -> Option<Rc<Turn>> {
     queue.front().cloned()
 }
 
-/// The turn of a queue whose client holds least; of several, the first.
+/// The turn of a queue whose client holds least; on a tie, the first.
 fn next_in(queue: &RefCell<VecDeque<Rc<Turn>>>) -> Option<Rc<Turn>> {
     let first = front(queue)?;
     if first.held() == 0 {
@@ -410,7 +414,7 @@ fn next_in(queue: &RefCell<VecDeque<Rc<Turn>>>) -> Option<Rc<Turn>> {
 }
 
 impl Turn {
-    /// What its client holds; nothing, if no account is kept of that.
+    /// The tokens that its client holds; 0 without an account.
     fn held(&self) -> u64 {
         self.account.as_ref().map_or(0, Account::held)
     }
@@ -454,7 +458,7 @@ impl Drop for Wait {
     }
 }
 
-/// Tokens that are held; dropping gives them back.
+/// Held tokens; dropping gives them back.
 pub struct Tokens {
     pool: Rc<Pool>,
     party: Option<usize>,
@@ -463,7 +467,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// How many they are.
+    /// Number of tokens.
     pub fn amount(&self) -> u64 {
         self.amount
     }
@@ -478,8 +482,8 @@ impl Tokens {
         self.party.map(|party| self.pool.line(party))
     }
 
-    /// Holds just `amount` tokens from now on: gives back what is more, and takes what is missing
-    /// as [`Pool::take_now`] does.
+    /// Holds exactly `amount` tokens from now on: gives back any excess, and takes missing ones as
+    /// [`Pool::take_now`] does.
     pub fn resize(&mut self, amount: u64) {
         if let Some(account) = &self.account {
             account.remove(self.amount);

@@ -1,12 +1,12 @@
-//! Single-threaded waiting: a signal, a fair reader-writer lock, a counter of tokens.
+//! Single-threaded waiting: a signal, a fair reader-writer lock, and a semaphore.
 //!
-//! All of them are first come, first served, hold no clock and no thread, and survive a waiter
-//! that is dropped halfway (its turn passes to the next).
+//! All of them are first come, first served, hold no clock and no thread, and survive a waiter that
+//! is dropped halfway (its turn passes to the next).
 //!
 //! Invariants:
 //! 1. A waiter that was granted its turn and then dropped gives the turn back.
-//! 2. A later request never overtakes an earlier one that still waits, but for that of a holder
-//!    that takes back a lock that it has lent.
+//! 2. A later request never overtakes an earlier one that still waits, except that of a holder that
+//!    takes back a lock that it has lent.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Wakes every waiter. There is no memory: look at the condition, then wait.
+/// Wakes every waiter. It keeps no state: check the condition, then wait.
 #[derive(Default)]
 pub struct Signal {
     round: Cell<u64>,
@@ -33,7 +33,7 @@ impl Signal {
         SignalWait { signal: self, round: self.round.get(), noted: None }
     }
 
-    /// Wakes all that wait now.
+    /// Wakes all current waiters.
     pub fn notify(&self) {
         self.round.set(self.round.get() + 1);
         for waker in self.waiters.take() {
@@ -46,7 +46,7 @@ impl Signal {
 pub struct SignalWait<'a> {
     signal: &'a Signal,
     round: u64,
-    /// What the signal will wake for this wait: a task that looks often is noted once.
+    /// The waker noted for this wait: a task that polls often is noted once.
     noted: Option<Waker>,
 }
 
@@ -72,7 +72,7 @@ impl Drop for SignalWait<'_> {
         else {
             return;
         };
-        // A task that waits for one of two things, again and again, is not noted each time.
+        // A task that waits for one of two events, again and again, is not noted each time.
         let mut waiters = self.signal.waiters.borrow_mut();
         if let Some(at) = waiters.iter().rposition(|waker| waker.will_wake(&noted)) {
             waiters.remove(at);
@@ -80,7 +80,7 @@ impl Drop for SignalWait<'_> {
     }
 }
 
-/// Lets all other tasks have a turn: for one that has much to do and waits for nothing meanwhile.
+/// Lets all other tasks have a turn: for a task with much to do that waits for nothing meanwhile.
 pub async fn yield_now() {
     let mut has_yielded = false;
     std::future::poll_fn(|context| {
@@ -93,8 +93,8 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Counts the steps of work that is long and waits for nothing meanwhile. All other tasks have a
-/// turn after each [`STEPS_OF_A_TURN`] of them.
+/// Counts the steps of long work that waits for nothing meanwhile. All other tasks have a turn
+/// after each [`STEPS_OF_A_TURN`] of them.
 #[derive(Debug, Default)]
 pub struct Steps(u32);
 
@@ -112,9 +112,9 @@ impl Steps {
     }
 }
 
-/// A number of tokens, handed out in the order of asking: the byte budgets of the house.
+/// A number of tokens, handed out in the order of requests: used for byte budgets.
 pub struct Semaphore {
-    /// Below 0 for as long as more was taken without waiting than was free.
+    /// Negative while more was taken without waiting than was free.
     available: Cell<i64>,
     capacity: u64,
     queue: RefCell<VecDeque<Rc<Turn>>>,
@@ -152,27 +152,27 @@ impl Semaphore {
         self.queued.get()
     }
 
-    /// Whether a request that waited at the time of `mark` still does. A holder of tokens that has
-    /// a clock sees from it how long it has kept others waiting.
+    /// Whether a request that waited at the time of `mark` still does. With it, a holder of tokens
+    /// that has a clock sees how long it has kept others waiting.
     pub fn keeps_waiting_since(&self, mark: u64) -> bool {
         // Turns are granted in order, so the first has waited longest.
         self.queue.borrow().front().is_some_and(|first| first.number < mark)
     }
 
-    /// Takes `amount` tokens, at most the capacity: a larger wish is granted when all are free.
+    /// Takes `amount` tokens, at most the capacity: a larger request is granted when all are free.
     pub async fn acquire(self: &Rc<Self>, amount: u64) -> Permit {
         self.take(amount.min(self.capacity), false).await
     }
 
-    /// Takes `amount` tokens at once, before all that wait and whether they are free or not: for
-    /// what is there already and only has to be counted. No request is granted any until they are
-    /// back.
+    /// Takes `amount` tokens at once, before all waiters and whether they are free or not: for
+    /// memory that is in use already and only has to be counted. No request is granted any until
+    /// they are back.
     pub fn take_now(self: &Rc<Self>, amount: u64) -> Permit {
         self.available.set(self.available.get() - tokens(amount));
         Permit { semaphore: self.clone(), amount }
     }
 
-    /// [`Semaphore::acquire`], before all that wait.
+    /// As [`Semaphore::acquire`], before all waiters.
     async fn acquire_first(self: &Rc<Self>, amount: u64) -> Permit {
         self.take(amount, true).await
     }
@@ -228,7 +228,7 @@ impl Semaphore {
     }
 }
 
-/// A number of tokens as one that may be subtracted.
+/// Converts a number of tokens to a signed one.
 pub(crate) fn tokens(amount: u64) -> i64 {
     i64::try_from(amount).expect("no budget has as many tokens")
 }
@@ -267,7 +267,7 @@ impl Drop for AcquireWait {
     }
 }
 
-/// Tokens that are held; dropping gives them back.
+/// Held tokens; dropping gives them back.
 pub struct Permit {
     semaphore: Rc<Semaphore>,
     amount: u64,
@@ -279,8 +279,8 @@ impl Permit {
         self.amount
     }
 
-    /// Holds just `amount` tokens from now on: gives back what is more, and takes what is missing
-    /// as [`Semaphore::take_now`] does.
+    /// Holds exactly `amount` tokens from now on: gives back any excess, and takes missing ones as
+    /// [`Semaphore::take_now`] does.
     pub fn resize(&mut self, amount: u64) {
         if amount > self.amount {
             let mut more = self.semaphore.take_now(amount - self.amount);
@@ -298,18 +298,18 @@ impl Drop for Permit {
     }
 }
 
-/// What a reader takes of a [`Lock`], and what a lender keeps: less, so that the two are told
-/// apart.
+/// Tokens that a reader takes of a [`Lock`], and that a lender keeps: fewer, to distinguish the
+/// two.
 const READER: u64 = 2;
 const LENT: u64 = 1;
-/// All of a lock: far more readers than a volume can have calls.
+/// All tokens of a lock: far more readers than a volume can have calls.
 const ALL: u64 = READER << 32;
 
-/// A fair reader-writer lock without data: it guards what its owner says it guards.
+/// A fair reader-writer lock without data: its owner defines what it guards.
 ///
-/// A task that holds it alone may lend it for a while ([`Lock::lend`]): to readers, and to others,
-/// one at a time, that ask for no more than that ([`Lock::borrowed`]). A task that wants it alone
-/// waits meanwhile.
+/// A task that holds it exclusively may lend it for a while ([`Lock::lend`]): to readers, and to
+/// others, one at a time, that ask for no more than that ([`Lock::borrowed`]). A task that wants it
+/// exclusively waits meanwhile.
 #[derive(Clone)]
 pub struct Lock(Rc<Semaphore>);
 
@@ -325,17 +325,17 @@ impl Lock {
         self.0.acquire(READER).await
     }
 
-    /// Waits until we are alone.
+    /// Waits for exclusive access.
     pub async fn exclusive(&self) -> Permit {
         self.0.acquire(ALL).await
     }
 
-    /// Waits until we are alone, or alone but for the task that has lent the lock.
+    /// Waits for exclusive access, but for the task that has lent the lock.
     pub async fn borrowed(&self) -> Permit {
         self.0.acquire(ALL - LENT).await
     }
 
-    /// Lends a lock that is held alone.
+    /// Lends a lock that is held exclusively.
     pub fn lend(mut alone: Permit) -> Lent {
         assert_eq!(alone.amount, ALL, "only who is alone lends a lock");
         alone.amount = LENT;
@@ -353,8 +353,8 @@ impl Lock {
 pub struct Lent(Permit);
 
 impl Lent {
-    /// Waits until all that the lock was lent to have left, before all that wait: those that want
-    /// it alone could not have it anyway.
+    /// Waits until all borrowers have left, before all other waiters: those that want the lock
+    /// exclusively could not have it anyway.
     pub async fn reclaim(self) -> Permit {
         let Self(mut alone) = self;
         let mut rest = alone.semaphore.acquire_first(ALL - LENT).await;

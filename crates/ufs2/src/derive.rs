@@ -1,11 +1,11 @@
-//! Recomputes what a group block says twice.
+//! Recomputes the redundant parts of a group block.
 //!
 //! The inode map and the fragment map of a group are the truth. Its counts, its table of free runs,
 //! its cluster map and its cluster sums follow from them, and so do most fields of its header. All
 //! of that is computed here, from nothing but the maps and the [`Geometry`]: by mkfs, by the
-//! checker, and by the engine that writes a group whose maps are not quite what memory says they
-//! are. Only the number of directories must be told. [`check_group`] judges a group block that was
-//! read, before anything in it is believed.
+//! checker, and by the engine when it writes a group whose maps differ a little from those in
+//! memory. Only the number of directories must be given. [`check_group`] judges a group block that
+//! was read, before anything in it is believed.
 //!
 //! Maps are read 64 bits at a time and without a branch a bit, so that a map of the largest group
 //! takes some tens of microseconds whatever it holds.
@@ -24,10 +24,10 @@ use zerocopy::little_endian::I32;
 
 use crate::layout::{GROUP_MAGIC, Geometry, GroupHeader, Summary};
 
-/// What the fragment map of a group says about free space.
+/// The free space in the fragment map of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreeSpace {
-    /// Blocks that are free as a whole.
+    /// Blocks that are entirely free.
     pub blocks: u32,
     /// Free fragments in the other blocks.
     pub fragments: u32,
@@ -36,8 +36,8 @@ pub struct FreeSpace {
 }
 
 /// Makes `block` the group block of an empty group: the fixed fields of its header, all inodes
-/// free, all fragments free that are no metadata, no inode initialised. Once the maps are as they
-/// should be, [`recompute_group`] completes it.
+/// free, all fragments free except metadata, no inode initialised. Once the maps are final,
+/// [`recompute_group`] completes it.
 ///
 /// # Panics
 /// When `block` is shorter than a group block, or there is no such group.
@@ -70,12 +70,12 @@ fn fixed_header(geometry: &Geometry, group: u64) -> GroupHeader {
     header
 }
 
-/// Brings counts, free runs, cluster map and cluster sums of a group block in line with its maps,
-/// and gives the counts back. The number of directories does not follow from the maps: it stays
-/// what the header says.
+/// Updates counts, free runs, cluster map and cluster sums of a group block from its maps, and
+/// returns the counts. The number of directories does not follow from the maps: the header's is
+/// kept.
 ///
 /// # Panics
-/// When `block` is shorter than a group block, or that of another group.
+/// When `block` is shorter than a group block, or belongs to another group.
 pub fn recompute_group(geometry: &Geometry, group: u64, block: &mut [u8]) -> Summary {
     assert_eq!(u64::from(GroupHeader::of(block).index.get()), group, "the block of another group");
     let maps = &geometry.maps;
@@ -94,8 +94,8 @@ pub fn recompute_group(geometry: &Geometry, group: u64, block: &mut [u8]) -> Sum
     header.counts
 }
 
-/// Counts the free space in a fragment map and writes the cluster map that follows from it, as far
-/// as `clusters` is long: it is empty on a disk that keeps none.
+/// Counts the free space in a fragment map and computes its cluster map, up to the length of
+/// `clusters`: it is empty on a disk that keeps none.
 pub fn scan_fragments(map: &[u8], fragments_per_block: u64, clusters: &mut [u8]) -> FreeSpace {
     match fragments_per_block {
         1 => scan_fragments_of::<1>(map, clusters),
@@ -110,7 +110,7 @@ pub fn scan_fragments(map: &[u8], fragments_per_block: u64, clusters: &mut [u8])
 fn scan_fragments_of<const BLOCK: u32>(map: &[u8], clusters: &mut [u8]) -> FreeSpace {
     let mut free = FreeSpace::default();
     let mut clusters = clusters.chunks_mut(8 / BLOCK as usize);
-    // Runs of at least k fragments; those of exactly k are the difference to k + 1.
+    // Runs of at least k fragments; the number of exactly k is the difference to k + 1.
     let mut longer_runs = [0; 9];
     for word in bits::words(map) {
         let whole = whole_blocks::<BLOCK>(word);
@@ -141,7 +141,7 @@ const fn block_starts<const BLOCK: u32>() -> u64 {
     u64::MAX / block_mask::<BLOCK>()
 }
 
-/// A bit at the start of each block of which all bits are set.
+/// A bit at the start of each block whose bits are all set.
 fn whole_blocks<const BLOCK: u32>(word: u64) -> u64 {
     let mut whole = word;
     for shift in 1..BLOCK {
@@ -161,7 +161,7 @@ fn gather<const BLOCK: u32>(starts: u64) -> u64 {
     gathered
 }
 
-/// Moves the bits 0, 2, 4, ... to 0, 1, 2, ...; the odd ones fall away.
+/// Moves the bits 0, 2, 4, ... to 0, 1, 2, ...; the odd ones are dropped.
 fn even_bits(word: u64) -> u64 {
     let mut word = word & 0x5555_5555_5555_5555;
     word = (word | word >> 1) & 0x3333_3333_3333_3333;
@@ -174,7 +174,7 @@ fn even_bits(word: u64) -> u64 {
 /// Adds to entry k of `longer_runs` the runs of at least k bits. No run crosses a block.
 fn count_runs<const BLOCK: u32>(word: u64, longer_runs: &mut [u32; 9]) {
     let continued = word << 1 & !block_starts::<BLOCK>();
-    // The first bits of the runs that are long enough still.
+    // The first bits of the runs that are still long enough.
     let mut starts = word & !continued;
     for length in 1..BLOCK {
         longer_runs[length as usize] += starts.count_ones();

@@ -1,20 +1,20 @@
-//! The disk format UFS2 of FreeBSD: which bytes stand where, and what they say together.
+//! The disk format UFS2 of FreeBSD: the bytes, and their meaning.
 //!
-//! The format itself is told in `docs/formats/ufs2.md`.
+//! `docs/formats/ufs2.md` describes the format itself.
 //!
 //! Layers, from the bottom:
 //!
-//! * [`layout`] alone knows bytes: the structures as they lie on the disk, and the geometry, which
-//!   was checked.
-//! * [`map`]: which pointer leads to a block of a file, and how long the last one is.
-//! * [`mod@derive`]: what of a group follows from its maps.
-//! * [`mark`] and [`label`]: what of the superblock is ours to say.
+//! * [`layout`] alone knows bytes: the structures as they are on the disk, and the checked
+//!   geometry.
+//! * [`map`]: the pointer that leads to a block of a file, and the length of the last block.
+//! * [`mod@derive`]: the parts of a group that follow from its maps.
+//! * [`mark`] and [`label`]: the parts of the superblock that are ours.
 //! * [`mod@mkfs`] makes disks. Its commit point is the write of the primary superblock.
 //!
-//! Invariant: what is written here, FreeBSD reads, and its checker finds nothing wrong with it.
+//! Invariant: FreeBSD reads all that is written here, and its checker finds no error in it.
 //!
 //! Architecture invariant: outside of [`layout`] there is no offset and no field width. **Absent:**
-//! memory of what was read, the order of writes to a disk that is in use, and any engine.
+//! caches, the order of writes to a disk that is in use, and any engine.
 
 pub mod derive;
 pub mod label;

@@ -1,8 +1,8 @@
-//! Where a file's blocks stand in its block map, and how long its last one is.
+//! The places of a file's blocks in its block map, and the length of the last one.
 //!
-//! A file's first 12 blocks are pointed at by the inode; behind them come a tree of one level, one
-//! of two and one of three. Address 0 is a hole, anywhere. Only the last block of a file of at most
-//! 12 blocks may be shorter than a block: then it is a run of fragments.
+//! The inode points at a file's first 12 blocks; then come a tree of one level, one of two and one
+//! of three. Address 0 is a hole, anywhere. Only the last block of a file of at most 12 blocks may
+//! be shorter than a block: then it is a run of fragments.
 
 use vfs::{FileKind, FsError};
 
@@ -11,12 +11,12 @@ use crate::layout::{
     SECTOR_SIZE,
 };
 
-/// Blocks of a file of `size` bytes.
+/// Number of blocks of a file of `size` bytes.
 pub fn block_count(geometry: &Geometry, size: u64) -> u64 {
     size.div_ceil(geometry.block_size)
 }
 
-/// Fragments that block `lbn` of a file of `size` bytes holds, if it is no hole.
+/// Fragments of block `lbn` of a file of `size` bytes, if it is no hole.
 pub fn run_length(geometry: &Geometry, size: u64, lbn: u64) -> u64 {
     let blocks = block_count(geometry, size);
     let tail = size % geometry.block_size;
@@ -27,23 +27,23 @@ pub fn run_length(geometry: &Geometry, size: u64, lbn: u64) -> u64 {
     }
 }
 
-/// 512-byte sectors of a number of fragments.
+/// Number of 512-byte sectors of this many fragments.
 pub fn sectors(geometry: &Geometry, fragments: u64) -> u64 {
     fragments * geometry.fragment_size / SECTOR_SIZE
 }
 
-/// The way to a block behind the direct ones: which tree, and the slot to take at each level.
+/// The path to a block behind the direct ones: the tree, and the slot to take at each level.
 pub struct Path {
-    /// The tree, by how many levels it has more than the first.
+    /// The index of the tree: 0 for the one of one level.
     pub tree: usize,
     /// The slots, from the root of the tree on.
     pub slots: Vec<usize>,
 }
 
-/// The way to block `lbn` of a file, which is behind the direct ones.
+/// The path to block `lbn` of a file, which is behind the direct ones.
 ///
 /// # Errors
-/// [`FsError::FileTooLarge`] when no tree reaches so far.
+/// [`FsError::FileTooLarge`] when no tree reaches that far.
 pub fn path(geometry: &Geometry, lbn: u64) -> Result<Path, FsError> {
     let fan = geometry.pointers_per_indirect;
     let mut rest = lbn - DIRECT_BLOCKS;
@@ -64,7 +64,7 @@ pub fn path(geometry: &Geometry, lbn: u64) -> Result<Path, FsError> {
     Err(FsError::FileTooLarge)
 }
 
-/// How many indirect blocks lie between an inode and a block of its file.
+/// Number of indirect blocks between an inode and a block of its file.
 ///
 /// # Errors
 /// As [`path`].
@@ -82,7 +82,7 @@ pub fn pointer(image: &[u8], slot: usize) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Whether the pointers of an inode are pointers: a short symbolic link has its target there, a
+/// Whether an inode's pointer fields hold pointers: a short symbolic link has its target there, a
 /// device its number.
 pub fn has_blocks(kind: FileKind, dinode: &Dinode) -> bool {
     match kind {

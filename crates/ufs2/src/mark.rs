@@ -1,39 +1,39 @@
-//! The mark by which a volume says that we have it, or had it when the power went.
+//! The mark by which a volume says that we have it, or had it at a crash.
 //!
-//! It stands in the superblock's last-mount field: `duramen:OWNER:NONCE`, with *clean* 0 and
-//! NEEDSFSCK set. The owner is a policy, or the checker. Any other system's mount overwrites the
-//! field, so where the mark stands no other system wrote the disk since. When it is set and when it
-//! is taken back is told where volumes are opened, and where they are checked.
+//! It is in the superblock's last-mount field: `duramen:OWNER:NONCE`, with *clean* 0 and NEEDSFSCK
+//! set. The owner is a policy, or the checker. Any other system's mount overwrites the field, so
+//! where the mark is, no other system has written the disk since. The code that opens and checks
+//! volumes documents when it is set and when it is cleared.
 
 use crate::layout::{Superblock, flags};
 
 const PREFIX: &str = "duramen:";
-/// The owner that is no policy.
+/// The owner name of the checker, which is no policy.
 pub const CHECK: &str = "fsck";
 
-/// How the writes of a volume are ordered, as far as its mark tells it: what such a volume is after
-/// a cut is another thing for each.
+/// The policy that orders the writes of a volume, as its mark names it: the state of the volume
+/// after a crash depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyKind {
     /// Ordered writes: the tree is true, counts and maps may not be.
     Sync,
-    /// A log of metadata: what it holds comes first.
+    /// A log of metadata, which must be replayed first.
     Log,
-    /// Soft updates: as ordered writes leave it, but that any change may be missing of which no
-    /// other needs it.
+    /// Soft updates: as ordered writes leave it, except that any change may be missing on which no
+    /// other depends.
     SoftUpdates,
 }
 
 impl PolicyKind {
-    /// All of them.
+    /// All policies.
     pub const ALL: &[Self] = &[Self::Sync, Self::Log, Self::SoftUpdates];
 
-    /// Whether such a volume has a log, without which it cannot be brought back.
+    /// Whether such a volume has a log, without which it cannot be recovered.
     pub fn has_log(self) -> bool {
         self == Self::Log
     }
 
-    /// What volumes under it are marked with.
+    /// The name of the policy in marks.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sync => "sync",
@@ -42,24 +42,24 @@ impl PolicyKind {
         }
     }
 
-    /// The one of this name.
+    /// The policy of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 }
 
-/// Which system had a volume last, as its superblock says.
+/// The system that had a volume last, as its superblock shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// No system has it: it was stopped cleanly.
+    /// No system: it was stopped cleanly.
     Clean,
-    /// We, under this policy.
+    /// Our server, under this policy.
     Policy(PolicyKind),
-    /// We, under a policy of this name, which another version has.
+    /// Our server, under a policy of this name, from another version.
     UnknownPolicy(String),
     /// Our checker, in the middle of its repairs.
     Check,
-    /// We: a write that sets the mark or takes it back was cut. No other system leaves *clean* 1
+    /// Ours: a write that sets or clears the mark was cut. No other system leaves *clean* 1
     /// together with NEEDSFSCK behind.
     Torn,
     /// Another system, which did not stop it cleanly.
@@ -67,7 +67,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// What a superblock says.
+    /// The mark of a superblock.
     pub fn of(superblock: &Superblock) -> Self {
         let flags = superblock.flags.get();
         if superblock.clean == 1 && flags & (flags::UNCLEAN | flags::NEEDS_FSCK) == 0 {
@@ -83,7 +83,7 @@ impl Mark {
     }
 }
 
-/// The policy under which a volume was served that was not stopped cleanly, as its superblock says.
+/// The policy under which a volume was served that was not stopped cleanly, by its superblock.
 pub fn policy_of(superblock: &Superblock) -> Option<String> {
     match Mark::of(superblock) {
         Mark::Policy(policy) => Some(policy.name().to_owned()),
@@ -92,14 +92,14 @@ pub fn policy_of(superblock: &Superblock) -> Option<String> {
     }
 }
 
-/// Whose mark the last-mount field bears, if any.
+/// The owner of the mark in the last-mount field, if there is one.
 pub fn owner(superblock: &Superblock) -> Option<&str> {
     let end = superblock.last_mount.iter().position(|&byte| byte == 0)?;
     let text = std::str::from_utf8(&superblock.last_mount[..end]).ok()?;
     text.strip_prefix(PREFIX)?.split(':').next()
 }
 
-/// The number that the mark bears, which a log bears too.
+/// The nonce of the mark, which the log has, too.
 pub fn nonce(superblock: &Superblock) -> Option<u64> {
     let end = superblock.last_mount.iter().position(|&byte| byte == 0)?;
     let text = std::str::from_utf8(&superblock.last_mount[..end]).ok()?;
@@ -107,7 +107,7 @@ pub fn nonce(superblock: &Superblock) -> Option<u64> {
     u64::from_str_radix(nonce, 16).ok()
 }
 
-/// Puts a mark on a superblock.
+/// Sets the mark of a superblock.
 pub fn put(superblock: &mut Superblock, owner: &str, nonce: u64) {
     superblock.clean = 0;
     superblock.flags.set(superblock.flags.get() | flags::NEEDS_FSCK);

@@ -1,20 +1,20 @@
 //! Makes a new, empty UFS2 file system.
 //!
-//! [`plan`] decides how the disk is cut, without touching it; [`mkfs`] writes what was planned.
+//! [`plan`] divides the disk, without touching it; [`mkfs`] writes the result.
 //!
-//! # What is written, and in which order
-//! 1. Zeros over the primary superblock and the recovery record, and the number that says that a
-//!    file system was begun; a flush. From here on the disk is no file system.
+//! # Writes, in order
+//! 1. Zeros over the primary superblock and the recovery record, and the number that marks an
+//!    unfinished file system; a flush. From here on the disk is no file system.
 //! 2. All the rest, in any order: for each group its backup superblock and its group block, in one
 //!    write; the first inodes; the summary area and the root directory. A flush.
 //! 3. The primary superblock and the recovery record; a flush. **That is the commit point**: cut
 //!    before it, the disk has the number of one that was never finished; torn at it, the superblock
 //!    does not parse or does not fit its hash.
 //!
-//! # What is deliberately absent
-//! * Inode tables. A group says how many of its inodes mean anything; group 0 starts with two
+//! # Deliberately absent
+//! * Inode tables. A group states how many of its inodes are initialised; group 0 starts with two
 //!   blocks of them, which hold the root, and the others with none. So a disk of a terabyte takes
-//!   one small write a group, and whatever was on it before does not matter.
+//!   one small write a group, and its earlier contents do not matter.
 //! * `lost+found` and `.snap`: the checker and the snapshot tool make theirs when they need it.
 //! * Erasing the data area, and the boot area in the first 64 KiB.
 //! * Backup superblocks of an older file system, where they do not coincide with ours.
@@ -40,7 +40,7 @@ use crate::layout::{
 
 pub use plan::{Plan, plan};
 
-/// How a file system is to be made.
+/// Options for a new file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkfsOptions {
     /// Bytes in a block: a power of 2, 4096 to 65536.
@@ -48,18 +48,17 @@ pub struct MkfsOptions {
     /// Bytes in a fragment: the block size or a half, a quarter or an eighth of it, at least 512
     /// and at least a logical sector of the device.
     pub fragment_size: u64,
-    /// One inode for each so many bytes of disk. Without a value there is one for every two
-    /// fragments, as FreeBSD has it, or fewer where a disk is so large that inode numbers of 32
-    /// bits would not suffice.
+    /// Bytes of disk per inode. Without a value there is one inode for every two fragments, as in
+    /// FreeBSD, or fewer on a disk so large that inode numbers of 32 bits would not suffice.
     pub bytes_per_inode: Option<u64>,
-    /// At most so many blocks in a group. Without a value groups are as large as their maps allow,
-    /// but a disk of 16 MiB and more has at least four.
+    /// The most blocks in a group. Without a value groups are as large as their maps allow, but a
+    /// disk of 16 MiB and more has at least four.
     pub max_group_blocks: Option<u64>,
     /// Percent of the space that only root may fill, 0 to 99.
     pub reserve_percent: u64,
     /// Label of the volume: at most 31 bytes of letters, digits, `-` and `_`.
     pub volume_name: String,
-    /// Whether superblocks, groups and inodes bear check hashes.
+    /// Whether superblocks, groups and inodes have check hashes.
     pub check_hashes: bool,
 }
 
@@ -77,25 +76,25 @@ impl Default for MkfsOptions {
     }
 }
 
-/// Why no file system was made.
+/// The reasons for which no file system was made.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum MkfsError {
     /// An option is out of its range.
     #[error("the {option} cannot be {found}: it must be {expected}")]
     Option {
-        /// Which option.
+        /// The option.
         option: &'static str,
-        /// What it is.
+        /// Its value.
         found: String,
-        /// What it can be.
+        /// The legal values.
         expected: String,
     },
-    /// The disk does not even hold the metadata.
+    /// The disk is too small for the metadata.
     #[error("{size} bytes are too small for a file system; with these options {needed} are needed")]
     TooSmall {
         /// Bytes of the disk.
         size: u64,
-        /// Bytes that would do.
+        /// The smallest sufficient size in bytes.
         needed: u64,
     },
     /// The disk is larger than the format can describe with these block sizes.
@@ -107,18 +106,18 @@ pub enum MkfsError {
     /// The device refuses writes.
     #[error("the disk is write-protected")]
     ReadOnly,
-    /// The device failed. What is on it now is no file system.
+    /// The device failed. Its contents are no file system now.
     #[error(transparent)]
     Io(#[from] IoError),
 }
 
-/// How many groups are on their way to the device at once.
+/// Groups in flight to the device at once.
 const GROUPS_IN_FLIGHT: usize = 64;
 
-/// Makes an empty file system that fills `device`, and gives its shape back.
+/// Makes an empty file system that fills `device`, and returns its shape.
 ///
 /// # Errors
-/// [`MkfsError`]: options are judged before anything is written.
+/// [`MkfsError`]: options are checked before anything is written.
 pub async fn mkfs(
     device: &dyn BlockDevice,
     options: &MkfsOptions,
@@ -149,15 +148,15 @@ pub async fn mkfs(
     Ok(maker.geometry)
 }
 
-/// Whether the first bytes of a disk say that a file system was begun and never finished: its
-/// superblock is the number for that alone, as step 1 leaves it.
+/// Whether the first bytes of a disk mark an unfinished file system: its superblock consists of the
+/// number for that alone, as step 1 leaves it.
 pub fn is_begun_mark(head: &[u8]) -> bool {
     let start = SUPERBLOCK_ADDRESS as usize;
     let Some(room) = head.get(start..start + SUPERBLOCK_ROOM as usize) else { return false };
     room == unfinished()
 }
 
-/// What stands in the place of the superblock meanwhile.
+/// The contents in place of the superblock meanwhile.
 fn unfinished() -> Vec<u8> {
     let mut superblock = Superblock::new_zeroed();
     superblock.magic.set(SUPERBLOCK_MAGIC_UNFINISHED);
@@ -175,7 +174,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Gives the file system its identity and its birthday.
+    /// Sets the identity and the creation time of the file system.
     fn name(&mut self, random: &dyn Random) {
         let now = self.now.seconds;
         self.superblock.id = [U32::new(now as u32), U32::new(random.next_u64() as u32)];
@@ -222,7 +221,7 @@ impl Maker<'_> {
         self.device.write(start, vec![head.freeze()], Durability::Plain).await
     }
 
-    /// The superblock as it stands at a byte address: each copy says where it is.
+    /// The superblock for a byte address: each copy contains its own.
     fn superblock_copy(&self, address: u64) -> Vec<u8> {
         let mut superblock = self.superblock;
         superblock.own_address.set(address as i64);
@@ -232,7 +231,7 @@ impl Maker<'_> {
         copy
     }
 
-    /// Writes backup superblock and group block of every group; gives back the summary rows.
+    /// Writes backup superblock and group block of every group; returns the summary rows.
     async fn write_groups(&self) -> Result<Vec<Summary>, IoError> {
         stream::iter(0..self.geometry.group_count)
             .map(|group| async move {
@@ -247,7 +246,7 @@ impl Maker<'_> {
             .await
     }
 
-    /// The backup superblock, zeros, and the group block: they lie close to each other.
+    /// The backup superblock, zeros, and the group block, which are close to each other.
     fn make_group(&self, group: u64) -> (Bytes, Summary) {
         let geometry = &self.geometry;
         let backup = geometry.backup_superblock_fragment(group);
@@ -263,7 +262,7 @@ impl Maker<'_> {
         let geometry = &self.geometry;
         derive::initialize_group(geometry, group, block);
         if group == 0 {
-            // Inodes 0 and 1 never are files and always count as used.
+            // Inodes 0 and 1 are never files and always count as used.
             bits::set_range(geometry.maps.inodes_in_mut(block), 0..ROOT_INODE + 1);
             bits::clear(geometry.maps.fragments_in_mut(block), self.root_fragment());
             let initialized = self.first_inodes() as u32;
@@ -282,7 +281,7 @@ impl Maker<'_> {
         self.geometry.summary_address + self.geometry.summary_fragments
     }
 
-    /// How many inodes of group 0 are initialised from the start.
+    /// Number of inodes of group 0 that are initialised from the start.
     fn first_inodes(&self) -> u64 {
         self.geometry.inodes_per_group.min(2 * self.geometry.inodes_per_block)
     }
@@ -330,13 +329,13 @@ impl Maker<'_> {
         self.device.write(address, vec![bytes.freeze()], Durability::Plain).await
     }
 
-    /// Sums the rows up in the superblock.
+    /// Adds the rows to the totals of the superblock.
     fn add_totals(&mut self, rows: &[Summary]) {
         self.superblock.totals = Totals::of(rows);
     }
 }
 
-/// A random generation. Zero would say "none yet".
+/// A random generation. Zero would mean "none yet".
 fn generation(random: &dyn Random) -> u32 {
     (random.next_u64() as u32).max(1)
 }

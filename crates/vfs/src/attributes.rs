@@ -2,7 +2,7 @@
 
 use crate::{Ino, Timestamp};
 
-/// What a file is.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// An ordinary file.
@@ -30,14 +30,14 @@ pub struct Device {
     pub minor: u32,
 }
 
-/// What a file tells of itself.
+/// The attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// Its type.
     pub kind: FileKind,
     /// Permission, set-id and sticky bits: the low 12.
     pub mode: u16,
-    /// Names that point at it.
+    /// Number of links.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
@@ -49,29 +49,30 @@ pub struct Attributes {
     pub used: u64,
     /// The device that a device file names.
     pub device: Device,
-    /// Its number; of what a snapshot holds, its file id (see [`crate::ObjectId::file_id`]).
+    /// Inode number; for a file of a snapshot, its file id (see [`crate::ObjectId::file_id`]).
     pub ino: Ino,
-    /// Which file of this number.
+    /// Generation of the inode number.
     pub generation: u32,
     /// Last read.
     pub atime: Timestamp,
-    /// Last change of content.
+    /// Last change of the content.
     pub mtime: Timestamp,
-    /// Last change of anything.
+    /// Last change of content or attributes.
     pub ctime: Timestamp,
 }
 
 /// Attributes after an operation, where they are known.
 pub type PostOp = Option<Attributes>;
 
-/// The three attributes that tell a client whether its cache was current (weak cache consistency).
+/// The three attributes by which a client knows whether its cache was current (weak cache
+/// consistency).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WccBefore {
     /// Length in bytes.
     pub size: u64,
-    /// Last change of content.
+    /// Last change of the content.
     pub mtime: Timestamp,
-    /// Last change of anything.
+    /// Last change of content or attributes.
     pub ctime: Timestamp,
 }
 
@@ -90,7 +91,7 @@ pub struct Wcc {
     pub after: PostOp,
 }
 
-/// What to set a time to.
+/// The value to set a time to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// The server's time now.
@@ -112,11 +113,11 @@ pub struct SetAttributes {
     pub size: Option<u64>,
     /// Last read.
     pub atime: Option<SetTime>,
-    /// Last change of content.
+    /// Last change of the content.
     pub mtime: Option<SetTime>,
 }
 
-/// The user that asks, after the export's squashing.
+/// The user on whose behalf a call is made, after the export's squashing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Credentials {
     /// User; 0 is the superuser.
@@ -133,12 +134,12 @@ impl Credentials {
         Self { uid: 0, gid: 0, groups: Vec::new() }
     }
 
-    /// Whether the superuser asks.
+    /// Whether this is the superuser.
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }
 
-    /// Whether `gid` is one of the asker's groups.
+    /// Whether `gid` is one of the user's groups.
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }

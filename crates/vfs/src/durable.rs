@@ -1,12 +1,12 @@
-//! Answers that wait for the disk: sequences, receipts, sealed and durable values. And answers that
-//! do not wait, of volumes of which an administrator has declared it.
+//! Replies that wait for the disk: sequences, receipts, sealed and durable values. And replies that
+//! do not wait, of volumes that an administrator has declared *delayed*.
 //!
 //! Invariants:
-//! 1. A [`Durable`] is made by [`Sealed::open`] alone, after its receipt came through, or of what
-//!    another one holds. An [`Accepted`] is made by [`Sealed::accept`] alone, which takes the
+//! 1. A [`Durable`] is made by [`Sealed::open`] alone, after its receipt came through, or from a
+//!    part of another one. An [`Accepted`] is made by [`Sealed::accept`] alone, which takes the
 //!    declaration.
-//! 2. What an answer depends on is never dropped: a set that is full becomes everything up to its
-//!    largest sequence.
+//! 2. No change that a reply depends on is ever dropped: a set that is full becomes everything up
+//!    to its largest sequence.
 //!
 //! Not asserted: 1, which the private fields of the types keep.
 
@@ -18,40 +18,40 @@ use futures::future::LocalBoxFuture;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
-/// The changes that an answer depends on: all up to a sequence, and a few by themselves.
+/// The changes that a reply depends on: all up to a sequence, and a few single ones.
 ///
 /// Where changes become durable in their order, all up to the largest is as good as each, and
-/// nothing else is noted. Where they do not, an answer that waited for all would wait for what it
-/// does not show.
+/// nothing else is noted. Where they do not, a reply that waited for all would wait for changes
+/// that it does not show.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Depends {
     through: Sequence,
-    /// The first `count` of them, all above `through`.
+    /// The first `count` are the single changes, all above `through`.
     each: [Sequence; MOST_EACH],
     count: u8,
 }
 
-/// So many changes are noted by themselves.
+/// Changes that are noted singly.
 const MOST_EACH: usize = 4;
 
 impl Depends {
-    /// Nothing.
+    /// No changes.
     pub const NOTHING: Self =
         Self { through: Sequence(0), each: [Sequence(0); MOST_EACH], count: 0 };
 
-    /// All up to `sequence`.
+    /// All changes up to `sequence`.
     pub const fn through(sequence: Sequence) -> Self {
         Self { through: sequence, ..Self::NOTHING }
     }
 
-    /// One change alone.
+    /// A single change.
     pub fn on(sequence: Sequence) -> Self {
         let mut on = Self::NOTHING;
         on.add(sequence);
         on
     }
 
-    /// One change more.
+    /// Adds a change.
     pub fn add(&mut self, sequence: Sequence) {
         let each = &self.each[..usize::from(self.count)];
         if sequence <= self.through || each.contains(&sequence) {
@@ -65,7 +65,7 @@ impl Depends {
         self.count += 1;
     }
 
-    /// And all that another answer depends on.
+    /// Adds all changes that another reply depends on.
     pub fn join(&mut self, other: &Self) {
         self.through = self.through.max(other.through);
         if self.count == 0 && other.count == 0 {
@@ -80,7 +80,7 @@ impl Depends {
         debug_assert!(newest && through, "invariant 2: nothing is dropped of what is joined");
     }
 
-    /// Keeps of the changes that are noted by themselves those for which `keeps` holds.
+    /// Keeps only the single changes for which `keeps` holds.
     pub fn retain(&mut self, keeps: impl Fn(Sequence) -> bool) {
         let mut left = Self::through(self.through);
         for &sequence in self.each() {
@@ -91,38 +91,38 @@ impl Depends {
         *self = left;
     }
 
-    /// All up to this one.
+    /// The sequence up to which it depends on all changes.
     pub fn all_through(&self) -> Sequence {
         self.through
     }
 
-    /// And these.
+    /// The single changes.
     pub fn each(&self) -> &[Sequence] {
         &self.each[..usize::from(self.count)]
     }
 
-    /// The newest of all.
+    /// The newest change.
     pub fn newest(&self) -> Sequence {
         self.each().iter().copied().fold(self.through, Sequence::max)
     }
 }
 
-/// What was staged does not become durable. The volume has stopped, and answers nothing until it is
-/// reopened; or there is no room below its disk, and what was answered before can be read.
+/// Staged changes do not become durable. Either the volume has stopped, and answers nothing until
+/// it is reopened; or there is no room below its disk, and earlier replies can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a change does not become durable: a write to the volume's disk failed or was refused")]
 pub struct Lost;
 
-/// Knows what is durable: the policy of an engine.
+/// Knows which changes are durable: the policy of an engine.
 pub trait Ledger {
     /// Completes when each of these changes is on stable storage, or one never will be.
     fn durable(&self, on: Depends) -> LocalBoxFuture<'static, Result<(), Lost>>;
 
-    /// Whether that is so already, without waiting.
+    /// Whether they are durable already, without waiting.
     fn is_durable(&self, on: &Depends) -> Result<bool, Lost>;
 }
 
-/// The right to know when changes are durable.
+/// The right to learn when changes are durable.
 #[derive(Clone)]
 pub struct Receipt {
     ledger: Rc<dyn Ledger>,
@@ -135,12 +135,12 @@ impl Receipt {
         Self { ledger, on }
     }
 
-    /// Whether it is so, and need not be waited for.
+    /// Whether the changes are durable, so that there is nothing to wait for.
     pub fn has_come(&self) -> bool {
         self.ledger.is_durable(&self.on) == Ok(true)
     }
 
-    /// Waits until it is so.
+    /// Waits until the changes are durable.
     pub async fn wait(self) -> Result<(), Lost> {
         if self.ledger.is_durable(&self.on)? {
             return Ok(());
@@ -149,7 +149,7 @@ impl Receipt {
     }
 }
 
-/// An answer that is fixed and must not be seen yet.
+/// A reply that is fixed and must not be seen yet.
 #[must_use = "a sealed answer does nothing until it is opened"]
 pub struct Sealed<T> {
     value: T,
@@ -162,20 +162,20 @@ impl<T> Sealed<T> {
         Self { value, receipt }
     }
 
-    /// Changes what is inside without looking at it from outside.
+    /// Changes the value inside without revealing it.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Sealed<U> {
         Sealed { value: change(self.value), receipt: self.receipt }
     }
 
-    /// Waits until the receipt comes through, or never will. What is inside stays sealed.
+    /// Waits until the receipt comes through, or never will. The value stays sealed.
     pub async fn settled(&self) {
-        let _ = self.receipt.clone().wait().await; // `open` tells how it went
+        let _ = self.receipt.clone().wait().await; // `open` reports the result
     }
 
-    /// Takes the answer as it is, without waiting.
+    /// Takes the reply as it is, without waiting.
     ///
     /// # Errors
-    /// [`Lost`] when it is known that what it shows will never be durable.
+    /// [`Lost`] when it is known that the changes that it shows will never be durable.
     pub fn accept(self, _declared: Delayed) -> Result<Accepted<T>, Lost> {
         self.receipt.ledger.is_durable(&self.receipt.on)?;
         Ok(Accepted(self.value)) // invariant 1
@@ -184,27 +184,28 @@ impl<T> Sealed<T> {
     /// Waits for the receipt.
     ///
     /// # Errors
-    /// [`Lost`] when the volume stopped; the value is gone, since it may show what never was.
+    /// [`Lost`] when the volume stopped; the value is gone, since it may show changes that never
+    /// were.
     pub async fn open(self) -> Result<Durable<T>, Lost> {
         self.receipt.wait().await?;
         Ok(Durable(self.value)) // invariant 1
     }
 }
 
-/// The declaration of an administrator that what is answered of a volume may be lost in a crash,
-/// but for what a client asks to be made durable. Architecture invariant: only the rules of exports
-/// make one.
+/// The declaration of an administrator that a crash may lose acknowledged changes of a volume,
+/// except those that a client asks to be made durable. Architecture invariant: only the rules of
+/// exports make one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delayed(());
 
 impl Delayed {
-    /// It was declared so.
+    /// The declaration, made by the rules of an export.
     pub fn declared() -> Self {
         Self(())
     }
 }
 
-/// An answer that was given without waiting for the disk: a crash may take back what it says.
+/// A reply that was given without waiting for the disk: a crash may take back the changes it shows.
 #[derive(Debug)]
 pub struct Accepted<T>(T);
 
@@ -215,7 +216,7 @@ impl<T> Accepted<T> {
     }
 }
 
-/// An answer of which every part is on stable storage.
+/// A reply of which every part is on stable storage.
 #[derive(Debug)]
 pub struct Durable<T>(T);
 
@@ -225,14 +226,14 @@ impl<T> Durable<T> {
         self.0
     }
 
-    /// Changes the value; what is durable stays durable.
+    /// Changes the value; a durable value stays durable.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Durable<U> {
         Durable(change(self.0))
     }
 }
 
 impl<T> Durable<Vec<T>> {
-    /// Each for itself.
+    /// The elements, each durable by itself.
     pub fn each(self) -> impl Iterator<Item = Durable<T>> {
         self.0.into_iter().map(Durable)
     }

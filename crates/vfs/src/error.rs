@@ -1,4 +1,4 @@
-//! Why a file system says no.
+//! The reasons for which a file system refuses a call.
 
 /// The closed vocabulary of refusals. A protocol maps it in one exhaustive match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -30,10 +30,10 @@ pub enum FsError {
     /// The arguments make no sense together, or a reserved name was given.
     #[error("invalid argument")]
     Invalid,
-    /// Beyond the largest file.
+    /// An offset beyond the largest file.
     #[error("file too large")]
     FileTooLarge,
-    /// No space, or no inodes.
+    /// No free space, or no free inodes.
     #[error("no space left")]
     NoSpace,
     /// The volume or the export is read-only.
@@ -60,7 +60,7 @@ pub enum FsError {
     /// A directory cookie that cannot be resumed.
     #[error("bad directory cookie")]
     BadCookie,
-    /// Not a thing that this volume can do.
+    /// The volume does not support this.
     #[error("operation not supported")]
     NotSupported,
     /// The reply buffer cannot hold one entry.
@@ -69,10 +69,10 @@ pub enum FsError {
     /// A file type that cannot be made.
     #[error("bad type")]
     BadType,
-    /// It takes long: the caller is to ask again later.
+    /// It takes long: the caller should retry later.
     #[error("try again later")]
     Jukebox,
-    /// The disk holds something that cannot be: reported, never guessed at.
+    /// The disk holds an impossible value: reported, never guessed at.
     #[error("the volume is damaged here")]
     Corrupt,
 }

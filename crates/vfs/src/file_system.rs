@@ -8,10 +8,10 @@ use crate::{
     Receipt, Requester, Sealed, SetAttributes, Snapshots, SnapshotsShown, Timestamp, Wcc,
 };
 
-/// An answer with the attributes that go along with it, in success and in refusal.
+/// A reply with the attributes that go along with it, in success and in refusal.
 #[derive(Clone, Debug)]
 pub struct Answer<T, W = PostOp> {
-    /// The answer proper.
+    /// The result proper.
     pub result: Result<T, FsError>,
     /// Attributes of the objects that the call named.
     pub about: W,
@@ -20,7 +20,7 @@ pub struct Answer<T, W = PostOp> {
 /// A file that was found or made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Which.
+    /// Its identity.
     pub id: ObjectId,
     /// Its attributes.
     pub attributes: Attributes,
@@ -41,23 +41,23 @@ pub enum Stability {
     FileSync,
 }
 
-/// What a write did.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes taken.
+    /// Bytes written.
     pub count: u32,
-    /// How durable they are; at least what was asked.
+    /// How durable they are; at least as much as requested.
     pub committed: Stability,
-    /// To compare with the verifier of a later COMMIT.
+    /// For comparison with the verifier of a later COMMIT.
     pub verifier: Verifier,
 }
 
-/// What a read gave: pieces by reference, in order.
+/// The data of a read: pieces by reference, in order.
 #[derive(Clone, Debug, Default)]
 pub struct ReadData {
     /// The bytes.
     pub data: Vec<Bytes>,
-    /// Whether they end at the end of the file.
+    /// Whether it ends at the end of the file.
     pub eof: bool,
 }
 
@@ -94,20 +94,20 @@ impl Access {
 /// One entry of a directory.
 #[derive(Clone, Debug)]
 pub struct DirectoryEntry {
-    /// Which file; without attributes, only its number is known and the generation is 0.
+    /// The file; without attributes, only its number is known and the generation is 0.
     pub id: ObjectId,
     /// Its name.
     pub name: Bytes,
-    /// Where to resume after this entry.
+    /// The cookie to resume after this entry.
     pub cookie: u64,
     /// Its attributes, when they were asked for.
     pub attributes: PostOp,
 }
 
-/// A stretch of a directory.
+/// A run of directory entries.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
-    /// In order.
+    /// The entries, in order.
     pub entries: Vec<DirectoryEntry>,
     /// Whether the last one is the directory's last.
     pub eof: bool,
@@ -120,13 +120,13 @@ pub struct FsStat {
     pub total_bytes: u64,
     /// Bytes free.
     pub free_bytes: u64,
-    /// Bytes that the asker may take.
+    /// Bytes that the caller may take.
     pub available_bytes: u64,
     /// Inodes in all.
     pub total_files: u64,
     /// Inodes free.
     pub free_files: u64,
-    /// Inodes that the asker may take.
+    /// Inodes that the caller may take.
     pub available_files: u64,
 }
 
@@ -137,7 +137,7 @@ pub struct FsInfo {
     pub max_file_size: u64,
     /// The multiple that transfers should have, in bytes.
     pub block_size: u32,
-    /// The finest step of time.
+    /// The resolution of timestamps.
     pub time_delta: Timestamp,
     /// Whether writes are refused.
     pub read_only: bool,
@@ -159,18 +159,18 @@ pub struct PathConf {
 /// was open before a chmod. A verb runs to its end once it is called: a future that is dropped
 /// between *apply* and the receipt leaves the operation done and unanswered.
 ///
-/// What a snapshot holds is asked for by the same verbs, under an [`ObjectId`] with its number. A
-/// verb that would change any of it is refused with [`FsError::ReadOnly`]; so is a name that would
-/// lead into it from outside, or out of it.
+/// Objects of a snapshot are accessed by the same verbs, under an [`ObjectId`] with its number. A
+/// verb that would change any of them is refused with [`FsError::ReadOnly`]; so is a name that
+/// would lead into a snapshot from outside, or out of it.
 ///
-/// Verbs that must not be executed twice take a [`Requester`]: if it names the call, the answer is
-/// remembered with what it changes (see [`crate::CallKey`]).
+/// Verbs that must not be executed twice take a [`Requester`]: if it names the call, the reply is
+/// remembered with the changes of the call (see [`crate::CallKey`]).
 #[async_trait(?Send)]
 pub trait FileSystem {
     /// The root directory.
     fn root(&self) -> ObjectId;
 
-    /// Changes with every boot of the volume and every lost write.
+    /// The write verifier, which changes with every boot of the volume and every lost write.
     fn verifier(&self) -> Verifier;
 
     /// Attributes.
@@ -193,7 +193,7 @@ pub trait FileSystem {
         name: &Name,
     ) -> Sealed<Answer<Found>>;
 
-    /// Which of the `asked` rights the caller has.
+    /// The subset of the `asked` rights that the caller has.
     async fn access(
         &self,
         who: &Credentials,
@@ -262,7 +262,7 @@ pub trait FileSystem {
         attributes: SetAttributes,
     ) -> Sealed<Answer<Found, Wcc>>;
 
-    /// Removes a name of something that is not a directory.
+    /// Removes a name of an object that is not a directory.
     async fn remove(
         &self,
         who: &Requester,
@@ -278,7 +278,8 @@ pub trait FileSystem {
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>>;
 
-    /// Moves a name, replacing what the new name named. `about`: both directories, in order.
+    /// Moves a name, replacing the object that the new name named. `about`: both directories, in
+    /// order.
     async fn rename(
         &self,
         who: &Requester,
@@ -288,7 +289,7 @@ pub trait FileSystem {
         to_name: &Name,
     ) -> Sealed<Answer<(), (Wcc, Wcc)>>;
 
-    /// Gives a file another name. `about`: the file, then the directory.
+    /// Adds a name to a file. `about`: the file, then the directory.
     async fn link(
         &self,
         who: &Requester,
@@ -297,9 +298,9 @@ pub trait FileSystem {
         name: &Name,
     ) -> Sealed<Answer<(), (PostOp, Wcc)>>;
 
-    /// Lists entries after `cookie` (0: from the start) until `accept` says no or the end comes.
-    /// With `attributes`, each entry carries its own, where they can be had. An entry that
-    /// `accept` refuses is not part of the answer.
+    /// Lists entries after `cookie` (0: from the start) until `accept` refuses one or the end is
+    /// reached. With `attributes`, each entry carries its own, where they are available. An entry
+    /// that `accept` refuses is not part of the reply.
     async fn readdir(
         &self,
         who: &Credentials,
@@ -309,13 +310,13 @@ pub trait FileSystem {
         accept: &mut dyn for<'e> FnMut(&'e DirectoryEntry) -> bool,
     ) -> Sealed<Answer<Entries>>;
 
-    /// How full it is.
+    /// How full the volume is.
     async fn fsstat(&self, who: &Credentials, id: ObjectId) -> Sealed<Answer<FsStat>>;
 
-    /// Its fixed limits.
+    /// The volume's fixed limits.
     async fn fsinfo(&self, id: ObjectId) -> Sealed<Answer<FsInfo>>;
 
-    /// Its limits of names.
+    /// The volume's limits of names and links.
     async fn pathconf(&self, id: ObjectId) -> Sealed<Answer<PathConf>>;
 
     /// Makes UNSTABLE data of the range durable; `count` 0 means to the end of the file.
@@ -327,8 +328,9 @@ pub trait FileSystem {
         count: u32,
     ) -> Sealed<Answer<Verifier, Wcc>>;
 
-    /// Waits until a file is known to have a name, where a cut may have taken that with changes
-    /// that were told before they were durable. To be asked before such a file is told to stay.
+    /// Waits until a file is known to have a name, where a crash may have taken its name with
+    /// changes that were reported before they were durable. Called before a client is promised that
+    /// such a file stays.
     ///
     /// # Errors
     /// [`FsError::Jukebox`] when that takes long; [`FsError::Stale`] when the file is gone,
@@ -337,30 +339,30 @@ pub trait FileSystem {
         Ok(())
     }
 
-    /// A receipt for every change that was made so far, by whoever. UNSTABLE data is none yet.
+    /// A receipt for every change made so far by any caller. UNSTABLE data is not a change yet.
     fn changes_so_far(&self) -> Receipt;
 
-    /// The answers that survived the last crash or stop, oldest first, for the caller that
+    /// The replies that survived the last crash or stop, oldest first, for the caller that
     /// recognises repetitions. Only the first caller gets them: from then on they are kept for as
-    /// long as it holds their keys. None where answers have no place on stable storage.
+    /// long as it holds their keys. None where replies have no place on stable storage.
     fn take_remembered(&self) -> Sealed<Vec<LoggedReply>>;
 
-    /// A call of this volume was repeated and answered from memory; `over_a_start` if it was
-    /// carried out before the last start. Kept for people, where answers are.
+    /// Counts a repeated call of this volume that was answered from memory; `over_a_start` if it
+    /// was carried out before the last start. Kept for the administrator, where replies are kept.
     fn count_repetition(&self, over_a_start: bool);
 
-    /// Its snapshots, if it may have any.
+    /// The volume's snapshots, if it supports them.
     fn snapshots(&self) -> Option<&dyn Snapshots> {
         None
     }
 
-    /// Clients find its snapshots there from now on.
+    /// Sets where clients find its snapshots from now on.
     fn show_snapshots(&self, _shown: SnapshotsShown) {}
 
-    /// [`FileSystem::shutdown`] is near: no call waits any more for what takes long by itself.
+    /// [`FileSystem::shutdown`] is near: no call may wait any more for slow background work.
     fn ask_to_end(&self) {}
 
-    /// Writes everything home and leaves the disk clean. No verb may follow.
+    /// Writes everything in place and leaves the disk clean. No verb may follow.
     ///
     /// # Errors
     /// [`FsError::Io`] when a write failed, now or before: the disk is left marked unclean.

@@ -1,4 +1,4 @@
-//! A file system that stands in front of another one, and hands its verbs on.
+//! A file system that stands in front of another one, and forwards its verbs.
 
 #![expect(async_fn_in_trait, reason = "file systems live on one thread; no future here is sent")]
 
@@ -12,15 +12,15 @@ use crate::{
     Timestamp, Verifier, Wcc, Written,
 };
 
-/// A file system in front of another one, whose answers it gives.
+/// A file system in front of another one, whose replies it returns.
 ///
-/// It sees each verb that has an answer to wait for, and may do something before or after it: wait,
+/// It sees each verb that returns a sealed reply, and may do something before or after it: wait,
 /// take a lock, count.
 pub trait InFront {
-    /// The one behind it.
+    /// The file system behind it.
     fn behind(&self) -> &dyn FileSystem;
 
-    /// Hands on a verb that may change these objects; none if it only looks.
+    /// Forwards a verb that may change these objects; none if the verb only reads.
     async fn hand_on<T>(
         &self,
         changes: &[ObjectId],

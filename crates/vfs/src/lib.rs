@@ -1,15 +1,15 @@
-//! What a protocol may ask of a file system, and in what words.
+//! The requests that a protocol makes of a file system, and their types.
 //!
 //! [`FileSystem`] is the seam between `dispatch` and the engines. Its verbs are those of a
-//! stateless file service; its types are ours, not a protocol's and not a disk format's. What is
-//! to stand before a file system, and hand its verbs on, is [`InFront`]. A file system may have
-//! [`Snapshots`]; what they hold is named and asked for like what is live.
+//! stateless file service; its types are ours, not a protocol's and not a disk format's. A layer in
+//! front of a file system that forwards its verbs implements [`InFront`]. A file system may have
+//! [`Snapshots`]; their objects are named and accessed like live ones.
 //!
-//! # No answer before its time
-//! Every verb answers with a [`Sealed`] value: the answer is fixed, but no caller may look at it
-//! until everything that it depends on is on stable storage. [`Sealed::open`] waits for exactly
-//! that and yields a [`Durable`] value, which cannot be made in any other way. The encoders of
-//! replies take nothing else.
+//! # No reply before its time
+//! Every verb returns a [`Sealed`] value: the reply is fixed, but no caller may look at it until
+//! everything that it depends on is on stable storage. [`Sealed::open`] waits for exactly that and
+//! yields a [`Durable`] value, which cannot be made in any other way. The encoders of replies take
+//! nothing else.
 //!
 //! Architecture invariant: no protocol numbers, no disk layout, no I/O in this crate.
 

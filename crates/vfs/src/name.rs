@@ -1,4 +1,4 @@
-//! A name of one directory entry, checked once where it enters.
+//! A name of one directory entry, checked once when it is received.
 
 use crate::FsError;
 

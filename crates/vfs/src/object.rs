@@ -1,17 +1,17 @@
-//! What names an object of a volume: of the live tree, or of one that a snapshot holds.
+//! Identities of objects of a volume, in the live tree or in a snapshot.
 //!
-//! Each snapshot of a volume has a number that no other one ever has. What it holds is named like
-//! what is live, with that number beside it; so a name means the same over a restart, and nothing
+//! Each snapshot of a volume has a number that no other one ever has. An object in it is named like
+//! a live one, with that number beside it; so a name means the same after a restart, and nothing
 //! once the snapshot is gone. The directory `.snapshot` of a directory, which no disk has, is named
-//! like the directory, with a number that is kept for it.
+//! like the directory, with a number that is reserved for it.
 //!
 //! # File ids
 //! A client takes two objects with the same device and file id for one. So a file id has the *mark*
 //! of the tree in its upper 24 bits: 0 for the live tree, all ones for `.snapshot`, and for a
-//! snapshot its number, which begins again at 1 behind the largest mark. No snapshot is given a
-//! number whose mark another snapshot has ([`SnapshotNumber::behind`]). An engine with snapshots
-//! has no inode number of more than 40 bits, and no snapshot number above
-//! [`SnapshotNumber::LAST`]. Engines without snapshots may use all 64 bits.
+//! snapshot its number, which wraps to 1 after the largest mark. No snapshot is given a number
+//! whose mark another snapshot has ([`SnapshotNumber::behind`]). An engine with snapshots has no
+//! inode number of more than 40 bits, and no snapshot number above [`SnapshotNumber::LAST`].
+//! Engines without snapshots may use all 64 bits.
 
 use std::collections::BTreeSet;
 
@@ -25,11 +25,11 @@ pub struct Ino(pub u64);
 const INO_BITS: u32 = 40;
 
 impl Ino {
-    /// The largest number of an inode on a volume that may have snapshots.
+    /// The largest inode number of a volume that may have snapshots.
     pub const LAST_BESIDE_SNAPSHOTS: Self = Self((1 << INO_BITS) - 1);
 }
 
-/// Which tree of a volume: the live one, or that which a snapshot holds.
+/// A tree of a volume: the live one, or that of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotNumber(pub u64);
 
@@ -39,7 +39,7 @@ const LAST_MARK: u64 = (1 << (u64::BITS - INO_BITS)) - 2;
 impl SnapshotNumber {
     /// The live tree.
     pub const LIVE: Self = Self(0);
-    /// The largest number of a snapshot. A snapshot is an update of its own, with a flush. A
+    /// The largest snapshot number. Making a snapshot is an update of its own, with a flush. A
     /// hundred years have 3.2e9 seconds, so 1.4e14 numbers last for them at 44,000 snapshots a
     /// second, one every 22 microseconds: no disk flushes that fast for so long.
     pub const LAST: Self = Self((1 << 47) - 2);
@@ -58,7 +58,7 @@ impl SnapshotNumber {
         next.map(Self).ok_or(FsError::NoSpace)
     }
 
-    /// What stands for it in file ids.
+    /// The mark of the tree in file ids.
     fn mark(self) -> u64 {
         match self {
             Self::LIVE => 0,
@@ -68,15 +68,15 @@ impl SnapshotNumber {
     }
 }
 
-/// An object for ever: its number, which of the files that have had this number it is, and in which
-/// tree it stands.
+/// The identity of an object for ever: its inode number, the generation of that number, and its
+/// tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
-    /// The number, reused after the file is gone.
+    /// The inode number, reused after the file is gone.
     pub ino: Ino,
     /// Changed at every reuse of the number.
     pub generation: u32,
-    /// The tree in which it stands.
+    /// The tree that the object is in.
     pub snapshot: SnapshotNumber,
 }
 
@@ -86,12 +86,12 @@ impl ObjectId {
         Self { ino, generation, snapshot: SnapshotNumber::LIVE }
     }
 
-    /// The same file in another tree; or the directory `.snapshot` of it.
+    /// The same file in another tree; or its directory `.snapshot`.
     pub fn within(self, snapshot: SnapshotNumber) -> Self {
         Self { snapshot, ..self }
     }
 
-    /// Whether it may be changed, as far as that depends on where it stands.
+    /// Whether its tree allows changes.
     #[inline]
     pub fn is_live(self) -> bool {
         self.snapshot == SnapshotNumber::LIVE
@@ -103,7 +103,8 @@ impl ObjectId {
         self.snapshot == SnapshotNumber::LISTING
     }
 
-    /// What tells it from all other objects of the volume that a client may see at once.
+    /// A number that differs from that of all other objects of the volume that a client may see at
+    /// once.
     #[inline]
     pub fn file_id(self) -> Ino {
         Ino(self.ino.0 | self.snapshot.mark() << INO_BITS)

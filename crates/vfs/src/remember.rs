@@ -1,10 +1,10 @@
-//! Calls that are remembered together with what they change, so that a call which is repeated after
-//! a crash is answered once more and not executed once more.
+//! Calls that are remembered together with their changes, so that a call repeated after a crash is
+//! answered again and not executed again.
 //!
-//! A caller that recognises repetitions gives a call a [`CallKey`]. An engine that has a place for
-//! it puts the key and the answer on stable storage in the same step as the change itself; so after
-//! a crash either both are there or neither is. It keeps them there for as long as a caller holds
-//! the key: to forget an answer is to drop its key.
+//! A caller that recognises repetitions gives a call a [`CallKey`]. An engine with a place for it
+//! puts the key and the reply on stable storage in the same step as the change itself; so after a
+//! crash either both are there or neither is. It keeps them there for as long as a caller holds the
+//! key: dropping the key forgets the reply.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,7 +15,7 @@ use crate::{Credentials, ObjectId, PostOp, Timestamp, Wcc};
 /// The most bytes of a key.
 pub const MAX_KEY: usize = 64;
 
-/// Names a call among all that are remembered. Its maker knows what its bytes mean.
+/// Identifies a call among all that are remembered. Its maker knows the meaning of its bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallKey {
     /// Zeros behind the end.
@@ -24,7 +24,7 @@ pub struct CallKey {
 }
 
 impl CallKey {
-    /// A key of these bytes; none if they are too many.
+    /// A key of these bytes; none if there are too many.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut key = Self { bytes: [0; MAX_KEY], length: bytes.len().try_into().ok()? };
         key.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -43,12 +43,12 @@ impl fmt::Debug for CallKey {
     }
 }
 
-/// The user in whose name something is changed, and the call that does it.
+/// The user on whose behalf something is changed, and the call that does it.
 #[derive(Clone, Debug)]
 pub struct Requester {
     /// The user.
     pub who: Credentials,
-    /// The call to be remembered with what it changes; `None` for none.
+    /// The call to be remembered with its changes; `None` for none.
     pub call: Option<Rc<CallKey>>,
 }
 
@@ -73,43 +73,43 @@ impl Deref for Requester {
     }
 }
 
-/// What a call that changed something is answered. A refusal changes nothing, and is not
-/// remembered here; a failure behind the first of several steps is.
+/// The reply to a call that changed something. A refusal changes nothing, and is not remembered
+/// here; a failure after the first of several steps is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOutcome {
-    /// The file that was made, or found in place of making one.
+    /// The file that was made, or found instead of being made.
     pub found: Option<ObjectId>,
     /// Its attributes, where they are known.
     pub attributes: PostOp,
     /// The files that the call named, in order.
     pub about: [Wcc; 2],
-    /// A step behind the first has failed: the answer is an error of the disk.
+    /// A step after the first has failed: the reply is an error of the disk.
     pub has_failed: bool,
 }
 
 /// A call that was answered, or is about to be.
 #[derive(Clone, Debug)]
 pub struct CallReply {
-    /// Which.
+    /// Its key.
     pub key: Rc<CallKey>,
-    /// How.
+    /// Its outcome.
     pub outcome: CallOutcome,
 }
 
-/// How often a call was a repetition that was answered from memory.
+/// Repeated calls that were answered from memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repetitions {
     /// In all.
     pub answered: u64,
-    /// Of these, calls that were carried out before the last start.
+    /// Those that were executed before the last start.
     pub over_a_start: u64,
 }
 
-/// An answer that has survived: its change has, too.
+/// A reply that has survived a crash or stop; its change has, too.
 #[derive(Clone, Debug)]
 pub struct LoggedReply {
-    /// When the call was carried out.
+    /// Time at which the call was executed.
     pub at: Timestamp,
-    /// What was answered.
+    /// The reply.
     pub answered: CallReply,
 }

@@ -1,9 +1,9 @@
-//! The bytes of an answer that an engine keeps with the change that it tells of.
+//! The bytes of a reply that an engine stores with the change that the reply reports.
 //!
-//! A head of 28 bytes, the key of the call, and then what is known of the files, each part if its
-//! bit is set: the attributes of the file that was found, and of each of the two files that the
-//! call named what it was just before and just after. A bit of its own says that a later step
-//! of the call has failed.
+//! A head of 28 bytes, the key of the call, and then the facts about the files, each part if its
+//! bit is set: the attributes of the file that was found, and for each of the two files that the
+//! call named, its attributes just before and just after. A separate bit says that a later step of
+//! the call has failed.
 
 use std::rc::Rc;
 
@@ -16,13 +16,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::planted::{Bug, is_planted};
 
-/// What comes first.
+/// The fixed head of the record.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Head {
-    /// When the call was carried out, in seconds.
+    /// Time at which the call was executed, in seconds.
     at: I64,
-    /// The file that was found, and which of its number; 0 for none.
+    /// Inode number and generation of the file that was found; 0 for none.
     ino: U64,
     generation: U32,
     nanoseconds: U32,
@@ -66,10 +66,10 @@ struct After {
     ctime: Time,
 }
 
-/// The bit among the parts that stands for a failure, and for nothing that follows.
+/// The bit in `parts` that marks a failure; no bytes follow for it.
 const HAS_FAILED: u16 = 1 << 5;
 
-/// The most bytes that an answer takes.
+/// The most bytes that a reply takes.
 pub const LARGEST: usize =
     size_of::<Head>() + vfs::MAX_KEY + 3 * size_of::<After>() + 2 * size_of::<Before>();
 
@@ -149,7 +149,7 @@ impl After {
     }
 }
 
-/// The bytes of an answer.
+/// Encodes a reply.
 pub fn write(at: Timestamp, answered: &CallReply) -> Rc<[u8]> {
     let CallReply { key, outcome: done } = answered;
     let mut head = Head {
@@ -185,7 +185,7 @@ pub fn write(at: Timestamp, answered: &CallReply) -> Rc<[u8]> {
     data[..end].into()
 }
 
-/// The answer in the data of a record, if it is one.
+/// Decodes the reply in the data of a record, if there is one.
 pub fn read(data: &[u8]) -> Option<LoggedReply> {
     let (head, rest) = Head::read_from_prefix(data).ok()?;
     let (key, rest) = rest.split_at_checked(head.key.get().into())?;
@@ -209,7 +209,7 @@ pub fn read(data: &[u8]) -> Option<LoggedReply> {
     })
 }
 
-/// What follows the key.
+/// The optional parts after the key.
 struct Parts<'a> {
     bits: u16,
     rest: &'a [u8],

@@ -1,21 +1,21 @@
 //! Chains: changes of a file that take several Updates.
 
-/// What a chain of Updates is to come to: each of them leaves a file that is whole, but only
-/// together do they what was asked for.
+/// The result that a chain of Updates must reach. Each Update leaves a file that is whole, but only
+/// together do they complete the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// The file.
     pub ino: u64,
-    /// Which file of this number.
+    /// Generation of the inode.
     pub generation: u32,
-    /// The size that it is to have, or `None` if it is to go.
+    /// The size that the file is to have, or `None` if it is to be freed.
     pub size: Option<u64>,
 }
 
-/// Where in a chain an Update is.
+/// The position of an Update in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainLink {
-    /// The first, with which all that was asked for has happened.
+    /// The first, with which the whole request has happened.
     Begins(Chain),
     /// The last, for this file.
     Ends(u64),

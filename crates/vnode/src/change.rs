@@ -1,7 +1,8 @@
-//! What one operation changes: an Update of the engine, and what files in memory make of it.
+//! The changes of one operation: an Update of the engine, and the changes to files in memory that
+//! follow from it.
 //!
-//! It is gathered first. Nothing that others can see changes before it is applied, and one that is
-//! dropped leaves no trace.
+//! A change is gathered first. Nothing that others can see changes before it is applied, and a
+//! change that is dropped leaves no trace.
 
 use std::rc::Rc;
 
@@ -27,18 +28,19 @@ pub struct Ready<E: Engine> {
     pub(crate) chain: Option<ChainLink>,
 }
 
-/// What files in memory learn when the Update is applied.
+/// Changes to files in memory when the Update is applied.
 pub(crate) struct Follows<E: Engine> {
-    /// What the name indexes of directories learn.
+    /// Changes to the name indexes of directories.
     pub(crate) index_changes: Vec<(File<E>, IndexChange)>,
     /// Files that begin (true) or end (false).
     pub(crate) lives: Vec<(File<E>, bool)>,
     /// Large files that lose their last name, each with its place among the chains: freed in steps
     /// afterwards.
     pub(crate) orphans: Vec<(File<E>, Permit)>,
-    /// A place among the chains that was waited for before, for a file that goes in steps.
+    /// A place among the chains that the caller waited for before, for a file that is freed in
+    /// steps.
     pub(crate) place: Option<Permit>,
-    /// Files that end with UNSTABLE data: it ends with them.
+    /// Files that end with UNSTABLE data, which is discarded with them.
     pub(crate) discards: Vec<File<E>>,
 }
 
@@ -54,7 +56,7 @@ impl<E: Engine> Change<E> {
         Self { update, follows }
     }
 
-    /// A chain begins or ends with it.
+    /// A chain begins or ends with this change.
     pub(crate) fn link(&mut self, link: ChainLink) {
         self.update.manner().chain = Some(link);
     }

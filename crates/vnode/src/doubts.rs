@@ -1,4 +1,4 @@
-//! Which data is in doubt: a write of it has failed, and readers may see it all the same.
+//! Suspect data: a write of it has failed, and readers may still see it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,23 +8,24 @@ use vfs::FsError;
 
 use crate::vnode::Vnode;
 
-/// Of so many blocks of a file it is known that they are in doubt. Beyond, all are.
+/// Suspect blocks of one file that are listed. Beyond that, all its blocks are suspect.
 const MOST_BLOCKS: usize = 4096;
 
-/// Of so many files it is known which. Beyond, any may be, as long as the volume is open.
+/// Files with suspect data that are listed. Beyond that, any file may be suspect while the volume
+/// is open.
 const MOST_FILES: usize = 4096;
 
-/// Files with data in doubt, by their inodes. They stay in memory.
+/// Files with suspect data, by inode number. They stay in memory.
 pub(crate) struct Doubts<I> {
     files: BTreeMap<u64, Doubt<I>>,
-    /// There were more.
+    /// There were more than are listed.
     are_many: bool,
 }
 
 struct Doubt<I> {
     _node: Rc<Vnode<I>>,
     blocks: BTreeSet<u64>,
-    /// There were more: that cannot be made good while the volume is open.
+    /// There were more than are listed: that cannot be made good while the volume is open.
     are_many: bool,
 }
 
@@ -35,7 +36,7 @@ impl<I> Default for Doubts<I> {
 }
 
 impl<I> Doubts<I> {
-    /// A write of these blocks has failed.
+    /// Notes that a write of these blocks has failed.
     pub(crate) fn add(&mut self, node: &Rc<Vnode<I>>, blocks: impl Iterator<Item = u64>) {
         let mut blocks = blocks.peekable();
         if blocks.peek().is_none() {
@@ -53,10 +54,10 @@ impl<I> Doubts<I> {
         }
     }
 
-    /// Some of these blocks that are in doubt, `most` at most; none if none is.
+    /// Suspect blocks among these, `most` at most; none if none is.
     ///
     /// # Errors
-    /// [`FsError::Io`] if it is not known any more which are.
+    /// [`FsError::Io`] if the suspect blocks are no longer listed.
     pub(crate) fn some(
         &self,
         node: &Vnode<I>,
@@ -71,7 +72,7 @@ impl<I> Doubts<I> {
         }
     }
 
-    /// What readers see of these blocks will be durable with the file.
+    /// The visible contents of these blocks become durable with the file.
     pub(crate) fn remove(&mut self, node: &Vnode<I>, blocks: &[u64]) {
         let Some(doubt) = self.files.get_mut(&node.ino) else { return };
         blocks.iter().for_each(|lbn| _ = doubt.blocks.remove(lbn));

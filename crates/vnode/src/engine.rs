@@ -1,24 +1,25 @@
-//! What tells one engine from another.
+//! The differences between engines.
 //!
-//! [`Files`](crate::Files) keeps files in memory: their pages, their names, which caller waits for
-//! what. It asks an engine for what differs: where an inode and a block are, how a change of them
-//! is noted, and when that is durable. Verbs that take an Update only plan. They may wait and may
-//! fail, and an Update that is dropped leaves no trace. [`Engine::reserve`] is the last of them;
-//! from [`Engine::apply`] to [`Engine::stage`] nothing waits and nothing fails.
+//! [`Files`](crate::Files) keeps files in memory: their pages, their names, and the changes that
+//! each caller waits for. An engine supplies the rest: the location of an inode and of a block, how
+//! a change of them is recorded, and when that is durable. Verbs that take an Update only plan.
+//! They may wait and may fail, and an Update that is dropped leaves no trace. [`Engine::reserve`]
+//! is the last of them; from [`Engine::apply`] to [`Engine::stage`] nothing waits and nothing
+//! fails.
 //!
-//! The verb of 4.4BSD's `ufs/ufs` stands beside ours.
+//! Doc comments name the corresponding verb of 4.4BSD's `ufs/ufs` in capitals.
 //!
-//! What an engine promises:
-//! 1. What an Update changes becomes durable as a whole or not at all, as far as its policy goes,
-//!    and the [`Horizon`] passes its sequence when it is, and not before.
-//! 2. What an Update freed is used by no other Update before [`Engine::give_back`].
-//! 3. Readers see what was applied at once, from memory, whatever the disk has.
+//! Promises of an engine:
+//! 1. An Update becomes durable as a whole or not at all, as far as its policy goes, and the
+//!    [`Horizon`] passes its sequence when it is, and not before.
+//! 2. Space that an Update freed is used by no other Update before [`Engine::give_back`].
+//! 3. Readers see applied changes at once, from memory, whatever the disk has.
 //! 4. A claim for blocks holds: writing back that many never meets a full disk.
-//! 5. Updates that change the same field of an inode, the same block of a file or what stands at
-//!    the same place of a directory become durable in their order. Others may overtake each other,
-//!    if the horizon says so, but for what they rest on ([`Manner::rests_on`]) and what a
-//!    remembered answer shows ([`Engine::stage`]). An engine whose horizon passes in order is not
-//!    told what a move of a directory rests on: there '..' of two directories land in order, too.
+//! 5. Updates that change the same field of an inode, the same block of a file or the same slot of
+//!    a directory become durable in their order. Others may overtake each other, if the horizon
+//!    says so, except the Updates that they rest on ([`Manner::rests_on`]) and those that a
+//!    remembered reply shows ([`Engine::stage`]). An engine whose horizon passes in order does not
+//!    learn what a move of a directory rests on: there '..' of two directories land in order, too.
 //! 6. Where there are snapshots, an inode number has 40 bits at most ([`vfs::Ino`]). The Update
 //!    that makes a snapshot is durable with all that was applied before it, or after that; whatever
 //!    is durable of later ones, the snapshot holds nothing of it.
@@ -44,61 +45,61 @@ use crate::horizon::Horizon;
 use crate::pages::{Content, Place};
 use crate::vnode::{Facts, Vnode};
 
-/// A file of an engine, in memory.
+/// An open file: the engine's inode and its cached pages.
 pub type File<E> = Rc<Vnode<<E as Engine>::Inode>>;
 
 /// Which space an Update may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// What is above the reserve.
+    /// The space above the reserve.
     User,
     /// All of it.
     Superuser,
-    /// What was set aside for it before: checked then.
+    /// Blocks that were claimed before; checked at the claim.
     Reserved,
 }
 
 impl Space {
-    /// What `who` may take.
+    /// The space that `who` may take.
     pub fn of(who: &Credentials) -> Self {
         if who.is_root() { Self::Superuser } else { Self::User }
     }
 }
 
-/// How an Update is to be carried out, whatever it changes.
+/// How an Update is carried out, whatever it changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manner {
-    /// It only brings UNSTABLE data home: see [`Vnode`], invariant 4.
+    /// Only writes UNSTABLE data back: see [`Vnode`], invariant 4.
     pub is_unasked: bool,
-    /// It may wait for others: its receipt is asked for when it is wanted.
+    /// May wait for others: a caller that needs it durable asks for its receipt.
     pub may_wait_for_batch: bool,
-    /// It goes on with something that has begun, and so waits for room however long that takes.
+    /// Continues an operation that has begun, and so waits for room however long that takes.
     pub goes_on: bool,
-    /// It sets attributes, and nothing of these may be seen before all of it may: where an inode
-    /// lands by parts, it lands as a whole.
+    /// Sets attributes, and none of these may be seen before all of them may: where an inode lands
+    /// by parts, it lands as a whole.
     pub lands_whole: bool,
     /// The chain of Updates that begins or ends with it.
     pub chain: Option<ChainLink>,
-    /// What must be durable before it is, besides what promise 5 says. Nothing where Updates become
-    /// durable in their order.
+    /// Updates that must be durable before this one, besides those that promise 5 names. Nothing
+    /// where Updates become durable in their order.
     pub rests_on: Depends,
 }
 
-/// What an operation changes, while it is being planned.
+/// The changes of an operation, while it is being planned.
 pub trait Plan {
     /// Whether it would change nothing.
     fn is_empty(&self) -> bool;
-    /// How it is to be carried out.
+    /// The manner in which it is carried out.
     fn manner(&mut self) -> &mut Manner;
 }
 
 /// A chunk of a directory, which stays in memory as long as this is held.
 pub trait Chunk {
-    /// Looks at its bytes, of which there are [`directory::entry::CHUNK_SIZE`].
+    /// Passes its [`directory::entry::CHUNK_SIZE`] bytes to `look`.
     fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T;
 }
 
-/// What happens to a name.
+/// A change of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameChange {
     /// It appears.
@@ -113,33 +114,34 @@ pub enum NameChange {
 
 /// A change of one entry of a directory.
 pub struct EntryChange {
-    /// What it means.
+    /// The meaning of the change.
     pub change: NameChange,
     /// The byte of the chunk at which the entry begins.
     pub offset: usize,
-    /// The file that it names from now on, and what that is; none for a name that goes.
+    /// The inode that the entry names from now on, and its kind; none for a name that is dropped.
     pub target: Option<(u64, FileKind)>,
-    /// Bytes of the chunk to set besides, each from an offset on: record lengths and a name, which
+    /// Other bytes of the chunk to set, each run with its offset: record lengths and a name, which
     /// mean nothing without a target. They need not be undone.
     pub layout: Vec<(usize, Box<[u8]>)>,
 }
 
-/// What an Update does to the snapshots of a volume. It does nothing else.
+/// A change of the snapshots of a volume. Its Update does nothing else.
 #[derive(Clone, Debug)]
 pub enum SnapshotChange {
-    /// This one is made: it holds what every reader sees when the Update is applied. No truncation
-    /// is in its middle then. A file without a name may be: no reader finds it in the snapshot.
+    /// A snapshot is made: it holds what every reader sees when the Update is applied. No
+    /// truncation is in its middle then. The freeing of a file without a name may be: no reader
+    /// finds it in the snapshot.
     Pinned(Snapshot),
-    /// This one is to be deleted since then, and is found no more.
+    /// A snapshot is to be deleted since then, and is found no more.
     Deleted(SnapshotNumber, Timestamp),
-    /// The live tree is what this one holds, from the next opening on. Answers that are remembered
-    /// are forgotten, and so are chains, whose files are others then. The files that the snapshot
-    /// holds without a name get chains of their own, which free them from the next opening on.
-    /// Numbers that were given away stay so.
+    /// From the next opening on, the live tree is the tree of this snapshot. Remembered replies are
+    /// forgotten, and so are chains, whose files are others then. The files that the snapshot holds
+    /// without a name get chains of their own, which free them from the next opening on. Numbers
+    /// that were given away stay so.
     RolledBack(SnapshotNumber),
 }
 
-/// What does not change while a volume is open.
+/// Properties that do not change while a volume is open.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The root directory.
@@ -150,38 +152,38 @@ pub struct Limits {
     pub capacity: u64,
     /// The longest target of a symbolic link, in bytes.
     pub max_target: usize,
-    /// What FSINFO says.
+    /// The reply to FSINFO.
     pub fsinfo: FsInfo,
-    /// What PATHCONF says.
+    /// The reply to PATHCONF.
     pub pathconf: PathConf,
 }
 
 /// See the module's prose.
 pub trait Engine: Sized + 'static {
-    /// What is known of a file besides what a [`Vnode`] keeps.
+    /// The engine's facts about a file, besides those that a [`Vnode`] keeps.
     type Inode: Facts;
-    /// What is planned.
+    /// An Update that is being planned.
     type Update: Plan;
     /// An Update that nothing can stop any more.
     type Ready;
-    /// It is in memory, and not handed over yet.
+    /// An Update that is applied in memory, and not staged yet.
     type Applied;
-    /// What it freed. Dropped, it is used by no Update as long as the volume is open.
+    /// Space that an Update freed. If this is dropped, no Update uses it while the volume is open.
     type Freed: 'static;
     /// A chunk of a directory.
     type Chunk: Chunk;
-    /// Data that has found its place and is not written.
+    /// Data whose blocks are placed and not yet written.
     type Payload;
 
-    /// What does not change.
+    /// The limits of the volume.
     fn limits(&self) -> &Limits;
-    /// What all that is kept in memory may take.
+    /// The memory budget of all caches.
     fn budget(&self) -> &Budget;
     /// Drops blocks that no task needs until enough memory is free, or none is left.
     fn evict(&self);
-    /// The way to [`Place::Disk`]; without it there is no such place.
+    /// The data path to [`Place::Disk`]; without it there is no such place.
     fn data(&self) -> Option<&DataPath>;
-    /// How full the volume is, for `who`: VFS_STATFS. Files without a name, so many of so many
+    /// How full the volume is, for `who`: VFS_STATFS. Files without a name, `orphans` by count and
     /// bytes together, count as free.
     fn space(&self, who: &Credentials, orphans: (u64, u64)) -> FsStat;
 
@@ -191,8 +193,8 @@ pub trait Engine: Sized + 'static {
     /// [`FsError::Stale`] when there is none, [`FsError::Io`], [`FsError::Corrupt`].
     async fn load(&self, ino: u64) -> Result<File<Self>, FsError>;
 
-    /// What is to be told of a file that no [`Vnode`] is for, perhaps without keeping anything of
-    /// it. Nothing is awaited between looking at it and returning.
+    /// The attributes of a file without a [`Vnode`], perhaps without caching anything of it.
+    /// Nothing is awaited between reading them and returning.
     ///
     /// # Errors
     /// As [`Engine::load`].
@@ -200,7 +202,7 @@ pub trait Engine: Sized + 'static {
         Ok(self.load(ino).await?.attributes())
     }
 
-    /// A file that begins with this Update, with its links; a directory with one chunk that is
+    /// Creates a file with this Update, with its links; a directory with one chunk that is
     /// [`directory::chunk::first_chunk`], a symbolic link with its target: VALLOC.
     ///
     /// # Errors
@@ -212,13 +214,13 @@ pub trait Engine: Sized + 'static {
         new: &NewFile<'_>,
     ) -> Result<File<Self>, FsError>;
 
-    /// One link more.
+    /// Adds a link.
     ///
     /// # Errors
     /// [`FsError::TooManyLinks`].
     fn add_link(&self, update: &mut Self::Update, file: &File<Self>) -> Result<(), FsError>;
 
-    /// One link less, of a file that keeps at least one.
+    /// Drops a link of a file that keeps at least one.
     fn drop_link(&self, update: &mut Self::Update, file: &File<Self>);
 
     /// Changes attributes: UPDATE.
@@ -239,7 +241,7 @@ pub trait Engine: Sized + 'static {
     /// [`FsError::Io`], [`FsError::Corrupt`].
     async fn free(&self, update: &mut Self::Update, file: &File<Self>) -> Result<bool, FsError>;
 
-    /// Gives back a bounded part of a file without links; says whether that was the last.
+    /// Frees a bounded part of a file without links; returns whether that was the last.
     ///
     /// # Errors
     /// As [`Engine::free`].
@@ -249,11 +251,11 @@ pub trait Engine: Sized + 'static {
         file: &File<Self>,
     ) -> Result<bool, FsError>;
 
-    /// Makes a file shorter, on its way to `size` bytes, by a bounded part: TRUNCATE. Gives the
+    /// Makes a file shorter, on its way to `size` bytes, by a bounded part: TRUNCATE. Returns the
     /// size that it has then.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] when its new end needs some; [`FsError::Io`], [`FsError::Corrupt`].
+    /// [`FsError::NoSpace`] when its new end needs space; [`FsError::Io`], [`FsError::Corrupt`].
     async fn shrink_step(
         &self,
         update: &mut Self::Update,
@@ -261,8 +263,8 @@ pub trait Engine: Sized + 'static {
         size: u64,
     ) -> Result<u64, FsError>;
 
-    /// A file is `size` bytes long with the Update of this sequence, and what stood behind that may
-    /// be cleared. No caller waits for it.
+    /// Called when the Update of this sequence has made a file `size` bytes long, so that the
+    /// contents behind its end may be cleared. No caller waits for it.
     async fn shortened(&self, _file: &File<Self>, _size: u64, _sequence: Sequence) {}
 
     /// The chunk of a directory that begins at byte `start` of it, as `update` leaves it: BLKATOFF.
@@ -276,7 +278,7 @@ pub trait Engine: Sized + 'static {
         start: u64,
     ) -> Result<Self::Chunk, FsError>;
 
-    /// An empty chunk more at the end of a directory: BALLOC.
+    /// Adds an empty chunk at the end of a directory: BALLOC.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Io`], [`FsError::Corrupt`].
@@ -295,20 +297,20 @@ pub trait Engine: Sized + 'static {
         entry: EntryChange,
     );
 
-    /// Whether these bytes of a chunk, which no entry has, may be given to another: not while an
-    /// older state of them may have to be restored.
+    /// Whether another entry may use these free bytes of a chunk: not while an older state of them
+    /// may have to be restored.
     fn may_reuse(&self, _chunk: &Self::Chunk, _bytes: Range<usize>) -> bool {
         true
     }
 
-    /// Where a block of a file is: BMAP.
+    /// The location of a block of a file: BMAP.
     ///
     /// # Errors
     /// [`FsError::Io`], [`FsError::Corrupt`], [`FsError::FileTooLarge`].
     async fn place(&self, file: &Vnode<Self::Inode>, block: u64) -> Result<Place, FsError>;
 
-    /// Blocks to set aside for one that is written UNSTABLE, in the worst case; whether one beside
-    /// it was paid for already.
+    /// Blocks to reserve for one UNSTABLE block, in the worst case, given whether a block beside it
+    /// was paid for already.
     ///
     /// # Errors
     /// As [`Engine::place`].
@@ -319,35 +321,34 @@ pub trait Engine: Sized + 'static {
         has_neighbour: bool,
     ) -> Result<u64, FsError>;
 
-    /// Sets blocks aside.
+    /// Reserves blocks.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] when they are not there.
+    /// [`FsError::NoSpace`] when there are too few.
     fn claim(&self, blocks: u64, space: Space) -> Result<(), FsError>;
 
-    /// Gives blocks back that were set aside, used or not.
+    /// Releases reserved blocks, used or not.
     fn release(&self, blocks: u64);
 
-    /// Whether a block that is written again has another place then, so that UNSTABLE data needs
-    /// room once more when it is written anew while it is on its way.
+    /// Whether a block that is rewritten moves, so that UNSTABLE data that is rewritten during its
+    /// write-back needs space once more.
     fn moves_blocks(&self) -> bool {
         false
     }
 
-    /// Whether a volume at rest may have chains that are not finished: the next start goes on with
-    /// them. A stop leaves files without a name as they are then, and waits for no large file to be
-    /// freed.
+    /// Whether a volume at rest may have unfinished chains, which the next start continues. A stop
+    /// then leaves files without a name as they are, and waits for no large file to be freed.
     fn keeps_chains(&self) -> bool {
         false
     }
 
-    /// Whether it takes blocks that have their memory together with others: [`Content::is_part`].
+    /// Whether it takes blocks that share memory with others: [`Content::is_part`].
     fn takes_parts(&self) -> bool {
         false
     }
 
-    /// Which bytes of a block that is at `place` are needed to write it, when a file that grows
-    /// from the first of these sizes to the second has `new` bytes of it written.
+    /// The bytes of a block at `place` that must be known to write it, when a file that grows from
+    /// the first of these sizes to the second has `new` bytes of it written.
     fn needed(
         &self,
         block: u64,
@@ -356,9 +357,9 @@ pub trait Engine: Sized + 'static {
         sizes: (u64, u64),
     ) -> Range<usize>;
 
-    /// Finds a place for these blocks of a file that is to be `size` bytes long, and never shorter
-    /// than it is: BALLOC. More blocks may join them. Gives those, too, that readers see where they
-    /// are written.
+    /// Places these blocks of a file that is to be `size` bytes long, and never shorter than it is:
+    /// BALLOC. More blocks may join them. Also returns the blocks that readers see where they are
+    /// written.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Io`], [`FsError::Corrupt`], [`FsError::FileTooLarge`].
@@ -370,8 +371,8 @@ pub trait Engine: Sized + 'static {
         size: u64,
     ) -> Result<(Self::Payload, Vec<u64>), FsError>;
 
-    /// Writes them, though not to stable storage; or sees to it that they are when the Update is
-    /// durable, and seen when it is staged. Says whether they were written.
+    /// Writes placed blocks, though not to stable storage; or arranges that they are written when
+    /// the Update is durable, and visible when it is staged. Returns whether they were written.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Io`].
@@ -381,7 +382,7 @@ pub trait Engine: Sized + 'static {
         payload: Self::Payload,
     ) -> Result<bool, FsError>;
 
-    /// Makes the file `size` bytes long with them, and changes attributes along with it.
+    /// Makes the file `size` bytes long with these blocks, and changes attributes along with it.
     fn end_blocks(
         &self,
         update: &mut Self::Update,
@@ -393,39 +394,41 @@ pub trait Engine: Sized + 'static {
     /// An empty Update that may take this space.
     fn begin(&self, space: Space) -> Self::Update;
 
-    /// Waits until there is room for an Update that is not empty where the engine notes it.
+    /// Waits until there is room to record an Update that is not empty.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] if none comes, unless it goes on with something; [`FsError::Io`] when
-    /// the volume has stopped.
+    /// [`FsError::NoSpace`] if none comes, unless the Update continues an operation;
+    /// [`FsError::Io`] when the volume has stopped.
     async fn reserve(&self, update: Self::Update) -> Result<Self::Ready, FsError>;
 
-    /// Applies it, and gives it its sequence. `see` is told each file whose inode is another now.
+    /// Applies an Update, and gives it its sequence. `see` is called with each file whose inode has
+    /// changed.
     fn apply(
         &self,
         ready: Self::Ready,
         see: impl FnMut(&File<Self>, Sequence),
     ) -> (Sequence, Self::Applied);
 
-    /// Hands it over to be made durable, with the answer that is to be remembered with it, and not
-    /// without the changes which that shows. The order was fixed by [`Engine::apply`]. Gives what
-    /// it freed, if that is not free by now.
+    /// Hands an applied Update over to be made durable, with the reply to be remembered with it.
+    /// The Update does not become durable without the changes that this reply shows. The order was
+    /// fixed by [`Engine::apply`]. Returns the space that it freed, if that is not free by now.
     fn stage(
         &self,
         applied: Self::Applied,
         answered: Option<(CallReply, Depends)>,
     ) -> Option<Self::Freed>;
 
-    /// What was freed by an Update that is durable may be used again.
+    /// Lets the space that a durable Update freed be used again.
     async fn give_back(&self, freed: Self::Freed);
 
-    /// Whether space may show that no Update gives back: the engine has not counted all of it.
+    /// Whether free space may appear that no Update gives back: the engine has not counted all of
+    /// it.
     fn finds_space(&self) -> bool {
         false
     }
 
-    /// Whether a directory may have two names that a cut has left, of which the one counts to which
-    /// its ".." leads.
+    /// Whether a crash may have left a directory with two names. The name to which its ".." leads
+    /// counts.
     fn may_have_second_names(&self) -> bool {
         false
     }
@@ -433,40 +436,41 @@ pub trait Engine: Sized + 'static {
     /// Waits until no directory has a second name any more.
     ///
     /// # Errors
-    /// [`FsError::Jukebox`] when that takes long; [`FsError::Io`] when none is looked for any more.
+    /// [`FsError::Jukebox`] when that takes long; [`FsError::Io`] when the scan has ended early.
     async fn looked_through(&self) -> Result<(), FsError> {
         Ok(())
     }
 
-    /// Whether a name is known to lead to a file, where a cut may have taken it.
+    /// Whether a name is known to lead to a file, where a crash may have taken it.
     fn is_found(&self, _ino: u64) -> bool {
         true
     }
 
-    /// A caller came by a name to a file.
+    /// Notes that a caller came to a file by a name.
     fn note_found(&self, _ino: u64) {}
 
-    /// Keeps a file, and waits until it has a name, if it has none; or is gone.
+    /// Keeps a file, and waits until it has a name or is gone.
     ///
     /// # Errors
-    /// [`FsError::Jukebox`] when that takes long; [`FsError::Io`] when nobody looks any more.
+    /// [`FsError::Jukebox`] when that takes long; [`FsError::Io`] when the scan has ended early.
     async fn find(&self, _ino: u64) -> Result<(), FsError> {
         Ok(())
     }
 
-    /// Tells what the engine does by itself to end, so that no call waits for it: a stop is near.
+    /// Asks the engine's background work to end, because a stop is near: no call should wait for
+    /// it.
     fn ask_to_end(&self) {}
 
-    /// Ends what the engine does by itself while it is served. A stop begins with it.
+    /// Ends the engine's background work. A stop begins with this.
     async fn end_background(&self) {}
 
-    /// The snapshots that it had when it was opened; none where it cannot have any. The verbs below
-    /// that speak of snapshots are then not asked for.
+    /// The snapshots found at the opening; none where the engine has no snapshots. The verbs below
+    /// that deal with snapshots are then never called.
     fn found_snapshots(&self) -> Option<FoundSnapshots> {
         None
     }
 
-    /// Changes which snapshots there are.
+    /// Makes, deletes or rolls back to a snapshot.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when there is not enough room to hold one more.
@@ -479,8 +483,8 @@ pub trait Engine: Sized + 'static {
     }
 
     /// The file that has this number in a snapshot, made by [`Vnode::held`]. The snapshot may be
-    /// deleted meanwhile. What is asked of the file afterwards is what readers ask: its chunks, the
-    /// places of its blocks.
+    /// deleted meanwhile. Afterwards the file is only read: its chunks, and the places of its
+    /// blocks.
     ///
     /// # Errors
     /// [`FsError::Stale`] when there is none; [`FsError::Io`], [`FsError::Corrupt`].
@@ -488,8 +492,8 @@ pub trait Engine: Sized + 'static {
         Err(FsError::Stale)
     }
 
-    /// Gives back a bounded part of what a deleted snapshot alone holds; says whether that was the
-    /// last. No reader has a file of it any more.
+    /// Frees a bounded part of the space that a deleted snapshot alone holds; returns whether that
+    /// was the last. No reader has a file of it any more.
     ///
     /// # Errors
     /// [`FsError::Io`], [`FsError::Corrupt`].
@@ -501,47 +505,49 @@ pub trait Engine: Sized + 'static {
         Err(FsError::NotSupported)
     }
 
-    /// What each of these snapshots takes.
+    /// Space that each of these snapshots takes.
     fn snapshot_usage(&self, trees: &[SnapshotNumber]) -> Vec<SnapshotUsage> {
         vec![SnapshotUsage::default(); trees.len()]
     }
 
-    /// Told whenever space becomes free.
+    /// Notified whenever space becomes free.
     fn released(&self) -> &Signal;
     /// How far the volume is durable. The engine advances it at its commit point.
     fn horizon(&self) -> &Horizon;
 
-    /// Completes when no room comes for Updates before there is more room below the disk.
+    /// Completes when Updates get no room before there is more room below the disk.
     fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
         std::future::pending().boxed_local()
     }
 
-    /// Waits until all that is staged now is home: FSYNC of all.
+    /// Waits until all Updates staged now are written in place: FSYNC of all.
     ///
     /// # Errors
     /// [`Lost`] after a failure.
     async fn settle(&self) -> Result<(), Lost>;
 
-    /// Brings home what was changed without an Update. A failure stops the volume.
+    /// Writes changes that have no Update in place. A failure stops the volume.
     async fn write_times(&self) {}
 
-    /// A call was answered from memory; `over_a_start` if it was carried out before the last start.
+    /// Counts a call answered from memory; `over_a_start` if it was carried out before the last
+    /// start.
     fn count_repetition(&self, _over_a_start: bool) {}
 
-    /// Nothing is asked for any more, and everything is home: notes that, but for what says so.
+    /// The volume is idle and everything is written in place: notes that, except for the clean
+    /// mark.
     ///
     /// # Errors
-    /// [`FsError::Io`]; [`FsError::NoSpace`] when there was no room below: it can be tried again.
+    /// [`FsError::Io`]; [`FsError::NoSpace`] when there was no room below: the caller can retry.
     async fn come_to_rest(&self) -> Result<(), FsError>;
 
-    /// Leaves the disk clean. Comes last.
+    /// Marks the disk clean. Comes last.
     ///
     /// # Errors
     /// As [`Engine::come_to_rest`].
     async fn close(&self) -> Result<(), FsError>;
 }
 
-/// Bytes of a file that is in memory, in a block whose [`Place`] is [`Place::Memory`].
+/// Bytes of a block that is in memory: its [`Place`] is [`Place::Memory`].
 pub(crate) fn of_memory(data: &Bytes, range: Range<usize>) -> Bytes {
     let end = range.end.min(data.len());
     data.slice(range.start.min(end)..end)

@@ -1,20 +1,20 @@
 //! The files of a volume in memory, and the one place where a change is applied.
 //!
 //! [`Files::apply`] is *apply and stage*: from its first line to its last nothing waits and nothing
-//! fails. Whatever could, has been done while the change was prepared. Its order: the witness sees
+//! fails. Every step that could was done while the change was prepared. Its order: the witness sees
 //! the files as they are; the engine applies; inodes, names, pages, births and deaths follow; the
 //! witness sees the files as they are now; the engine stages.
 //!
 //! Invariants:
 //! 1. Object locks are taken in the order of inode numbers; what an engine has of its own needs no
 //!    lock, since it is changed between two awaits.
-//! 2. What an Update frees goes back to the engine when the Update is durable, in order.
+//! 2. Space that an Update frees goes back to the engine when the Update is durable, in order.
 //! 3. A freed inode leaves its sequence behind until that is durable, so that the reply that says
 //!    *stale* waits for the removal that made it so.
-//! 4. A file that is being changed in steps, and whose disk fails in between, is used no more
-//!    before the volume is opened anew, or an attempt to go on succeeds. The volume does not become
-//!    clean, unless its engine keeps chains at rest: what goes on then must find it as it was.
-//!    Where a block turns out to be another, the chain ends there: no attempt would get further.
+//! 4. A file whose change in steps is cut short by a disk failure is used no more before the volume
+//!    is opened anew, or an attempt to go on succeeds. The volume does not become clean, unless its
+//!    engine keeps chains at rest: the next attempt must find it as it was. Where a block turns out
+//!    to be another, the chain ends there: no attempt would get further.
 //!
 //! Not asserted: 1, since a file does not know which other locks its caller has: `namespace`
 //! asserts their order.
@@ -46,7 +46,7 @@ use crate::scans::Scans;
 use crate::table::Table;
 use crate::vnode::Vnode;
 
-/// Chains of Updates that may be under way at once: a log tells of all of them in one entry.
+/// Chains of Updates that may be under way at once: one log entry lists all of them.
 pub(crate) const MOST_CHAINS: u64 = 64;
 
 /// A volume that is being served: an engine, with the files that are in use.
@@ -55,7 +55,7 @@ pub struct Files<E: Engine> {
     pub(crate) ledger: Rc<dyn Ledger>,
     pub(crate) runtime: Runtime,
     pub(crate) stop: Cell<Stop>,
-    /// Bytes of dirty pages that may wait in memory, and those that do.
+    /// Limit on the bytes of dirty pages in memory, and their current number.
     pub(crate) dirty_limit: u64,
     pub(crate) dirty_bytes: Cell<u64>,
     pub(crate) dirty_files: RefCell<BTreeMap<u64, File<E>>>,
@@ -66,7 +66,7 @@ pub struct Files<E: Engine> {
     /// Data whose write failed.
     pub(crate) doubts: RefCell<Doubts<E::Inode>>,
     verifier: Cell<Verifier>,
-    /// How often UNSTABLE data could not be written back, and was lost.
+    /// Times that UNSTABLE data could not be written back, and was lost.
     pub(crate) losses: Cell<u64>,
     /// The last change that was applied.
     newest: Cell<Sequence>,
@@ -76,25 +76,25 @@ pub struct Files<E: Engine> {
     pub(crate) snapshots: Option<Book<E::Inode>>,
     pub(crate) scans: Scans,
     pub(crate) name_hash: NameHash,
-    /// What to give back, and whose sequence to forget, when an Update is durable.
+    /// Space to give back, and inodes whose sequence to forget, when an Update is durable.
     leaving: RefCell<VecDeque<Leaving<E>>>,
     /// Sequences of freed inodes (invariant 3).
     gone: RefCell<BTreeMap<u64, Sequence>>,
-    /// Changes by which directories that a cut had left without a name got one.
+    /// Changes that gave names to directories that a crash had left without one.
     pub(crate) reconnected: Cell<Depends>,
-    /// Answers that survived, until they are taken.
+    /// Replies that survived, until they are taken.
     pub(crate) remembered: Cell<Vec<LoggedReply>>,
     /// Large files without a name that are being freed.
     pub(crate) orphans: RefCell<BTreeMap<u64, File<E>>>,
-    /// Those of them that a stop leaves to the next start.
+    /// Orphans that a stop leaves to the next start.
     pub(crate) paused: RefCell<BTreeMap<u64, File<E>>>,
-    /// Files with a chain that has not ended.
+    /// Files with an unfinished chain.
     unfinished: RefCell<BTreeSet<u64>>,
-    /// Those of them that cannot go on (invariant 4).
+    /// Files whose chain cannot go on (invariant 4).
     stuck: RefCell<BTreeSet<u64>>,
-    /// So many chains may be under way.
+    /// Limits the chains that are under way.
     pub(crate) chains: Rc<Semaphore>,
-    /// So many of them may be truncations: all, but a snapshot waits for these.
+    /// Limits the truncations among them: to as many, but a snapshot waits for these.
     pub(crate) truncations: Rc<Semaphore>,
     this: Weak<Self>,
 }
@@ -104,9 +104,9 @@ pub struct Files<E: Engine> {
 pub(crate) struct Stop {
     /// It has begun, and will not be tried again.
     pub(crate) has_begun: bool,
-    /// All is home, and only what says so is left to be written.
+    /// Everything is written in place, and only the clean mark is left to be written.
     pub(crate) is_at_rest: bool,
-    /// What the last one came to.
+    /// Result of the last stop.
     pub(crate) result: Result<(), FsError>,
 }
 
@@ -116,25 +116,25 @@ struct Leaving<E: Engine> {
     inodes: Vec<u64>,
 }
 
-/// A number from which no client finds the one that it was made of.
+/// A number from which no client can compute its secret.
 fn one_way(secret: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write_u64(secret);
     hasher.finish()
 }
 
-/// How a volume is served.
+/// Options for serving a volume.
 pub struct FilesOptions {
     /// Bytes of UNSTABLE data that may wait in memory.
     pub dirty_limit: u64,
-    /// Answers that survived the last crash or stop.
+    /// Replies that survived the last crash or stop.
     pub remembered: Vec<LoggedReply>,
 }
 
 impl<E: Engine> Files<E> {
-    /// The files of an engine that has come back from whatever happened to it.
+    /// The files of an engine that has recovered.
     pub fn new(engine: Rc<E>, runtime: Runtime, options: FilesOptions) -> Rc<Self> {
-        // What clients see must not tell how names are hashed, and one number by chance is enough.
+        // Values that clients see must not reveal the name hash, and one random number is enough.
         let secret = runtime.random.next_u64();
         let verifier = if is_planted(Bug::ConstantVerifier) {
             Verifier([7; 8])
@@ -180,12 +180,12 @@ impl<E: Engine> Files<E> {
         })
     }
 
-    /// These answers have survived, too.
+    /// Adds replies that have survived.
     pub fn remember(&self, remembered: Vec<LoggedReply>) {
         self.remembered.set(remembered);
     }
 
-    /// A handle that outlives the call, for tasks.
+    /// A reference that outlives the call, for tasks.
     pub(crate) fn handle(&self) -> Rc<Self> {
         self.this.upgrade().expect("files live in an Rc")
     }
@@ -202,32 +202,32 @@ impl<E: Engine> Files<E> {
         budget.in_use() + budget.data().bytes()
     }
 
-    /// Whether nothing may be changed.
+    /// Whether the volume is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.engine.limits().fsinfo.read_only
     }
 
-    /// Bytes of a block of a file.
+    /// Size of a block of a file, in bytes.
     pub(crate) fn block_size(&self) -> u64 {
         self.engine.limits().block_size
     }
 
-    /// A change that may take this space.
+    /// A new change that may take this space.
     pub(crate) fn plan(&self, space: Space) -> Change<E> {
         Change::new(self.engine.begin(space))
     }
 
-    /// Whether a write failed: nothing becomes durable any more.
+    /// Whether the volume has stopped after a failed write: nothing becomes durable any more.
     pub(crate) fn has_stopped(&self) -> bool {
         self.engine.horizon().has_stopped()
     }
 
-    /// Writes that were refused because what holds the disk is full.
+    /// Writes that were refused because the storage below the disk is full.
     pub fn refusals(&self) -> u64 {
         self.engine.data().map_or(0, |path| path.refusals().count())
     }
 
-    /// Whether something that is to go to the disk waits for room below.
+    /// Whether a write to the disk waits for room below.
     pub(crate) fn is_waiting_for_room(&self) -> bool {
         self.engine.data().is_some_and(|path| path.refusals().is_waiting())
     }
@@ -237,12 +237,13 @@ impl<E: Engine> Files<E> {
         self.dirty_bytes.get()
     }
 
-    /// Changes with every boot and every lost write.
+    /// The write verifier, which changes with every boot and every lost write.
     pub(crate) fn verifier(&self) -> Verifier {
         self.verifier.get()
     }
 
-    /// Data that was promised to no reply is lost: a client that compares verifiers must know.
+    /// UNSTABLE data is lost that no reply promised: a client that compares verifiers must learn of
+    /// it.
     pub(crate) fn rotate_verifier(&self) {
         if is_planted(Bug::KeptVerifier) {
             return;
@@ -250,7 +251,7 @@ impl<E: Engine> Files<E> {
         self.verifier.set(Verifier(self.runtime.random.next_u64().to_be_bytes()));
     }
 
-    /// The time for stamps.
+    /// The current time, for timestamps.
     pub(crate) fn now(&self) -> Timestamp {
         self.runtime.clock.wall()
     }
@@ -270,7 +271,7 @@ impl<E: Engine> Files<E> {
         Ok(self.receipt(Depends::through(sequence)).wait().await?)
     }
 
-    /// Waits until `sequence` is durable, however long that takes: what goes on in steps is not
+    /// Waits until `sequence` is durable, however long that takes: an operation in steps is not
     /// left in its middle.
     pub(crate) async fn reached(&self, sequence: Sequence) -> Result<(), FsError> {
         Ok(self.engine.horizon().reach(sequence).await?)
@@ -290,8 +291,8 @@ impl<E: Engine> Files<E> {
         self.orphans.borrow().keys().any(goes_on)
     }
 
-    /// Whether large files that are being freed stay as they are, since the volume stops, and the
-    /// next start goes on with them.
+    /// Whether the freeing of large files pauses, because the volume stops and the next start
+    /// continues it.
     pub(crate) fn leaves_orphans(&self) -> bool {
         let is_stopping = self.stop.get().has_begun && !is_planted(Bug::PatientStops);
         is_stopping && self.engine.keeps_chains()
@@ -304,7 +305,7 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// It is tried once more.
+    /// Lets a stuck chain be tried once more.
     pub(crate) fn unstick(&self, ino: u64) {
         self.stuck.borrow_mut().remove(&ino);
     }
@@ -318,21 +319,21 @@ impl<E: Engine> Files<E> {
         if self.is_stuck(ino) { Err(FsError::Io) } else { Ok(()) }
     }
 
-    /// [`FsError::Io`] if there is any such file.
+    /// [`FsError::Io`] if any file is stuck.
     pub(crate) fn check_nothing_stuck(&self) -> Result<(), FsError> {
         if self.stuck.borrow().is_empty() { Ok(()) } else { Err(FsError::Io) }
     }
 
-    /// Waits until no change of a large file is in its middle: also one that goes on by itself
-    /// since the return after a cut.
+    /// Waits until no change of a large file is in its middle, including those that continue after
+    /// a crash.
     pub(crate) async fn wait_for_chains(&self) {
         if !is_planted(Bug::UnwaitedChains) {
             drop(self.chains.acquire(MOST_CHAINS).await);
         }
     }
 
-    /// Waits for one of the places for changes in steps, unless the tasks that have them wait for
-    /// room below.
+    /// Waits for one of the places among the chains, unless the tasks that have them wait for room
+    /// below.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] then.
@@ -343,8 +344,8 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Waits for the places of a truncation: until no snapshot is being made, and for one of those
-    /// for changes in steps.
+    /// Waits for the places of a truncation: until no snapshot is being made, and for a place among
+    /// the chains.
     ///
     /// # Errors
     /// As [`Files::place_among_chains`].
@@ -362,8 +363,7 @@ impl<E: Engine> Files<E> {
         if self.has_stopped() { Err(FsError::Io) } else { Ok(()) }
     }
 
-    /// What a removal of this inode left behind, or of the snapshot that held it, if that is not
-    /// durable yet.
+    /// The removal of this inode, or of the snapshot that held it, if it is not durable yet.
     pub(crate) fn removal(&self, id: ObjectId) -> Depends {
         if is_planted(Bug::UnwaitedRemovals) {
             return Depends::NOTHING;
@@ -390,7 +390,7 @@ impl<E: Engine> Files<E> {
         if same { Ok(node) } else { Err(FsError::Stale) }
     }
 
-    /// The file that has this number now.
+    /// The file that has this inode number now.
     ///
     /// # Errors
     /// As [`Files::node`].
@@ -405,7 +405,7 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Takes the file that has this number now into memory.
+    /// Loads the file that has this inode number now.
     async fn load(&self, ino: u64) -> Result<File<E>, FsError> {
         let node = self.engine.load(ino).await;
         if let Some(node) = self.table.find(ino) {
@@ -417,12 +417,13 @@ impl<E: Engine> Files<E> {
         Ok(node)
     }
 
-    /// What is to be told of the file that has this number now, without keeping it: what LOOKUP and
-    /// READDIRPLUS want. A listing names a thousand files, and most that are named are never used.
+    /// Attributes of the file that has this number now, without caching it, for LOOKUP and
+    /// READDIRPLUS. A listing names a thousand files, and most of them are never used.
     ///
-    /// While a file has a vnode, that tells: it alone knows of UNSTABLE writes, and what a reply
-    /// must wait for. It is looked for last, after everything that waits. Without one, the inode is
-    /// the file as every reader sees it, and durable: a vnode goes only when that is so.
+    /// A file's vnode answers if there is one: it alone knows of UNSTABLE writes, and of the
+    /// changes that a reply must wait for. The table is searched last, after everything that waits.
+    /// Without a vnode, the inode is the file as every reader sees it, and durable: a vnode is only
+    /// forgotten then.
     ///
     /// # Errors
     /// As [`Files::node_of`].
@@ -450,8 +451,8 @@ impl<E: Engine> Files<E> {
         if self.orphans.borrow().contains_key(&ino) { Err(FsError::Stale) } else { Ok(()) }
     }
 
-    /// The last step of *prepare*: waits until there is room for the change where the engine notes
-    /// it. To be applied at once.
+    /// The last step of *prepare*: waits until there is room to record the change. The caller
+    /// applies it at once.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when there is no room, and none comes; [`FsError::Io`] when the volume
@@ -463,12 +464,12 @@ impl<E: Engine> Files<E> {
         Ok(Ready { ready, follows, is_unasked: manner.is_unasked, chain: manner.chain })
     }
 
-    /// *Apply and stage*. Everything that readers see changes here, at once.
+    /// *Apply and stage*. All that readers see changes here, at once.
     pub(crate) fn apply(&self, ready: Ready<E>, witness: &mut dyn Witness) -> Sequence {
         let Ready { ready, mut follows, is_unasked, chain } = ready;
         witness.before();
         let Some(ready) = ready else {
-            witness.after(Depends::NOTHING); // what changes nothing needs no memory
+            witness.after(Depends::NOTHING); // an empty change needs no remembered reply
             return Sequence(0);
         };
         assert!(!self.is_read_only(), "nothing is changed on a read-only volume");
@@ -505,7 +506,7 @@ impl<E: Engine> Files<E> {
         sequence
     }
 
-    /// Replies that show the file wait for this change from now on.
+    /// Makes replies that show the file wait for this change from now on.
     pub(crate) fn note_change(&self, node: &Vnode<E::Inode>, sequence: Sequence) {
         let horizon = self.engine.horizon();
         if !horizon.is_in_order() {
@@ -515,7 +516,7 @@ impl<E: Engine> Files<E> {
         node.changed_by(&horizon.up_to(sequence));
     }
 
-    /// Takes a vnode into the table.
+    /// Adds a vnode to the table.
     pub(crate) fn adopt(&self, node: &File<E>) {
         let is_told_apart = self.snapshots.is_none() || node.ino <= Ino::LAST_BESIDE_SNAPSHOTS.0;
         debug_assert!(is_told_apart, "promise 6 of an engine: inode numbers are small");
@@ -523,7 +524,7 @@ impl<E: Engine> Files<E> {
         self.relieve_memory();
     }
 
-    /// Forgets vnodes that no task needs, if there are many or memory is short.
+    /// Forgets idle vnodes, if there are many or memory is short.
     pub(crate) fn relieve_memory(&self) {
         let budget = self.engine.budget();
         let short = budget.is_short();
@@ -567,8 +568,8 @@ impl<E: Engine> Files<E> {
         ended
     }
 
-    /// A file has lost its last name: a client that has a handle of it is told so, even if it takes
-    /// a while until everything of it is free.
+    /// A file has lost its last name: handles of it are stale from now on, even if freeing its
+    /// space takes a while.
     pub(crate) fn retire(&self, node: &Vnode<E::Inode>, sequence: Sequence) {
         node.die();
         self.table.remove(node.ino);
@@ -604,7 +605,8 @@ impl<E: Engine> Files<E> {
                 self.leaving.borrow_mut().iter_mut().for_each(|left| left.freed = None);
                 return;
             }
-            // It stays in the queue until it has gone: a task that waits for space looks there.
+            // It stays in the queue until its space is given back: a task that waits for space
+            // looks there.
             let freed = self.leaving.borrow_mut().front_mut().and_then(|first| first.freed.take());
             if let Some(freed) = freed {
                 self.engine.give_back(freed).await;
@@ -622,7 +624,7 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Waits until more space may be free than now; false when nothing is on its way.
+    /// Waits until more space may be free than now; false when none is on its way.
     pub(crate) async fn more_space(&self) -> bool {
         if self.has_stopped() {
             return false;
@@ -637,7 +639,7 @@ impl<E: Engine> Files<E> {
                 return false;
             }
             None => released.await,
-            // What is given back is given back when its sequence is durable, or just after.
+            // Freed space is given back when its sequence is durable, or just after.
             Some(last) => {
                 if self.durable(last).await.is_err() {
                     return false;

@@ -1,18 +1,18 @@
-//! What is known of the snapshots of a volume, and the files in them that are in use.
+//! The snapshots of a volume, and the files in them that are in use.
 //!
 //! Invariants:
-//! 1. Numbers of snapshots rise: none is given away twice. No two that there are have file ids in
-//!    common ([`SnapshotNumber::behind`]).
-//! 2. Of the snapshots that are found no two have the same name.
+//! 1. Numbers of snapshots rise: none is given away twice. No two snapshots that exist have file
+//!    ids in common ([`SnapshotNumber::behind`]).
+//! 2. No two snapshots that are found have the same name.
 //! 3. A file of a snapshot is in memory only while the snapshot is found; when it is deleted, the
 //!    file is dead for every task that has it, and is kept aside until none of these reads it.
-//! 4. Clients find a snapshot when the change that made it is durable, and not before: after a cut
-//!    its number is given away again. An answer that shows which there are, or that one is gone,
-//!    waits for all that changed them.
-//! 5. Each change of which there are has a later time than those before, whatever the clock says;
-//!    and clients are told a later time whenever they find others.
+//! 4. Clients find a snapshot when the change that made it is durable, and not before: after a
+//!    crash its number is given away again. A reply that lists snapshots, or says that one is gone,
+//!    waits for all changes of the set.
+//! 5. Each change of the set has a later time than those before, whatever the clock says; and
+//!    clients see a later time whenever they find other snapshots.
 //!
-//! Not asserted: 4, which the namespace asserts of all that an answer shows.
+//! Not asserted: 4, which the namespace asserts for all that a reply shows.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,17 +30,17 @@ use crate::horizon::Horizon;
 use crate::planted::{Bug, is_planted};
 use crate::vnode::{Facts, Vnode};
 
-/// Files of snapshots kept in memory, in use or not, before those that are not go.
+/// Files of snapshots kept in memory, in use or not, before idle ones are forgotten.
 const MOST_HELD: usize = 4096;
 
 /// The snapshots that a volume had when it was opened.
 #[derive(Clone, Debug, Default)]
 pub struct FoundSnapshots {
-    /// All of them, also those that are being deleted, in the order of their numbers.
+    /// All snapshots, including those that are being deleted, in the order of their numbers.
     pub all: Vec<Snapshot>,
     /// The largest number that was ever given away; that of the live tree if none was.
     pub last: SnapshotNumber,
-    /// When one was made or deleted last.
+    /// Time at which a snapshot was made or deleted last.
     pub changed: Timestamp,
 }
 
@@ -54,16 +54,16 @@ struct Known {
 #[derive(Default)]
 struct Records {
     all: BTreeMap<SnapshotNumber, Known>,
-    /// Those that are not being deleted.
+    /// Snapshots that are not being deleted.
     ready: BTreeSet<SnapshotNumber>,
-    /// The same by their names (invariant 2).
+    /// The same by name (invariant 2).
     names: BTreeMap<Name, SnapshotNumber>,
-    /// Those whose making may not be durable.
+    /// Snapshots whose making may not be durable.
     open: BTreeSet<SnapshotNumber>,
 }
 
 impl Records {
-    /// A snapshot that was made by this change, which may not be durable.
+    /// Adds a snapshot that was made by this change, which may not be durable.
     fn insert(&mut self, snapshot: Snapshot, pinned_by: Depends) {
         let number = snapshot.number;
         if is_found(&snapshot) {
@@ -74,7 +74,7 @@ impl Records {
         self.all.insert(number, Known { snapshot, pinned_by });
     }
 
-    /// A snapshot is found no more.
+    /// Marks a snapshot as being deleted: it is found no more.
     fn set_deleting(&mut self, number: SnapshotNumber) {
         let Some(known) = self.all.get_mut(&number) else { return };
         let name = &known.snapshot.name;
@@ -84,14 +84,14 @@ impl Records {
         known.snapshot.state = SnapshotState::Deleting;
     }
 
-    /// Nothing of a snapshot is left.
+    /// Removes a snapshot that is freed completely.
     fn remove(&mut self, number: SnapshotNumber) {
         self.set_deleting(number);
         self.open.remove(&number);
         self.all.remove(&number);
     }
 
-    /// Takes note of those whose making is durable now.
+    /// Notes the snapshots whose making is durable now.
     fn settle(&mut self, is_durable: impl Fn(&Depends) -> bool) {
         let all = &mut self.all;
         self.open.retain(|number| {
@@ -105,7 +105,7 @@ impl Records {
     }
 }
 
-/// Files of snapshots, by these and by their numbers.
+/// Files of snapshots, by snapshot and inode number.
 type Held<I> = BTreeMap<(SnapshotNumber, u64), Rc<Vnode<I>>>;
 
 /// See the module's prose.
@@ -116,13 +116,12 @@ pub(crate) struct Book<I> {
     changes: Cell<Depends>,
     horizon: Horizon,
     files: RefCell<Held<I>>,
-    /// Those of deleted snapshots that tasks had then.
+    /// Files of deleted snapshots that tasks had then.
     dead: RefCell<Vec<Rc<Vnode<I>>>>,
-    /// How many there may be before some are forgotten.
+    /// Files that there may be before some are forgotten.
     most: Cell<usize>,
     memory: Meter,
-    /// Held by the verb that changes which snapshots there are, or by a stop, behind which none
-    /// begins.
+    /// Held by the verb that changes the set of snapshots, or by a stop, behind which none begins.
     pub(crate) changing: Lock,
 }
 
@@ -144,20 +143,21 @@ impl<I: Facts> Book<I> {
         }
     }
 
-    /// All of them.
+    /// All snapshots.
     pub(crate) fn all(&self) -> Vec<Snapshot> {
         self.records.borrow().all.values().map(|known| known.snapshot.clone()).collect()
     }
 
-    /// The time for a change of which there are. What clients are told while some cannot be found
-    /// yet, which this change may add to, is later than what they were told before (invariant 5).
+    /// The time for a change of the set. Clients may not find some snapshots yet, and this change
+    /// may add to these; the times that they see meanwhile are still later than those that they saw
+    /// before (invariant 5).
     pub(crate) fn time_of_change(&self, now: Timestamp) -> Timestamp {
         self.settle();
         let open = self.records.borrow().open.len();
         now.max(shifted(self.changed.get(), open as i64 + 2))
     }
 
-    /// How many clients find, and the time that they are told of that.
+    /// The number of snapshots that clients find, and the change time that they see.
     pub(crate) fn shown(&self) -> (usize, Timestamp) {
         self.settle();
         let records = self.records.borrow();
@@ -165,7 +165,7 @@ impl<I: Facts> Book<I> {
         (records.ready.len() - open, shifted(self.changed.get(), -(open as i64)))
     }
 
-    /// The first of those that clients find whose number is larger than `number`, and its name.
+    /// The first snapshot that clients find with a number larger than `number`, and its name.
     pub(crate) fn shown_behind(&self, number: SnapshotNumber) -> Option<(SnapshotNumber, Name)> {
         let records = self.records.borrow();
         let behind = records.ready.range((Bound::Excluded(number), Bound::Unbounded));
@@ -188,12 +188,12 @@ impl<I: Facts> Book<I> {
         self.horizon.has_all(pinned_by) || is_planted(Bug::UnwaitedPins)
     }
 
-    /// All that changed which there are, as far as that may not be durable (invariant 4).
+    /// All changes of the set that may not be durable (invariant 4).
     pub(crate) fn changes(&self) -> Depends {
         if is_planted(Bug::UnwaitedPins) { Depends::NOTHING } else { self.changes.get() }
     }
 
-    /// The snapshot of this name, if one is found.
+    /// The snapshot that is found by this name, if there is one.
     pub(crate) fn find(&self, name: &Name) -> Option<Snapshot> {
         let records = self.records.borrow();
         let number = records.names.get(name)?;
@@ -207,7 +207,7 @@ impl<I: Facts> Book<I> {
         known.map(|known| known.snapshot.clone())
     }
 
-    /// The number for the next one.
+    /// The number for the next snapshot.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when there is none.
@@ -223,7 +223,7 @@ impl<I: Facts> Book<I> {
         shown.map(|_| ()).ok_or(FsError::Stale)
     }
 
-    /// A snapshot was made by this change.
+    /// Adds a snapshot that this change made.
     pub(crate) fn pinned(&self, snapshot: Snapshot, by: Depends) {
         assert!(snapshot.number > self.last.get(), "invariant 1: a number is given away once");
         let id = |number| ObjectId::live(Ino(0), 0).within(number).file_id();
@@ -256,8 +256,8 @@ impl<I: Facts> Book<I> {
         self.dead.borrow_mut().extend(dead.into_iter().filter(|file| Rc::strong_count(file) > 1));
     }
 
-    /// Waits until no task reads a file of a deleted snapshot. A caller that begins again after it
-    /// was dropped waits for the rest.
+    /// Waits until no task reads a file of a deleted snapshot. A caller that was dropped and calls
+    /// again waits for the rest.
     pub(crate) async fn left_by_readers(&self, number: SnapshotNumber) {
         loop {
             let next = self.dead.borrow().iter().find(|file| file.tree == number).cloned();
@@ -267,7 +267,7 @@ impl<I: Facts> Book<I> {
         }
     }
 
-    /// Nothing of a snapshot is left since this change.
+    /// A snapshot is freed completely since this change.
     pub(crate) fn ended(&self, number: SnapshotNumber, by: Depends) {
         self.note_change(&by);
         self.records.borrow_mut().remove(number);
@@ -290,7 +290,7 @@ impl<I: Facts> Book<I> {
         self.files.borrow().get(&(number, ino)).cloned()
     }
 
-    /// Takes a file of a snapshot into memory.
+    /// Adds a file of a snapshot to the table.
     pub(crate) fn insert(&self, file: &Rc<Vnode<I>>, durable: Sequence) {
         self.memory.add(size_of::<Vnode<I>>());
         let old = self.files.borrow_mut().insert((file.tree, file.ino), file.clone());
@@ -300,7 +300,7 @@ impl<I: Facts> Book<I> {
         }
     }
 
-    /// Forgets the files that no task uses, and changes that are durable.
+    /// Forgets idle files, and changes that are durable.
     pub(crate) fn forget(&self, durable: Sequence) {
         let mut files = self.files.borrow_mut();
         let before = files.len();
@@ -320,7 +320,7 @@ pub(crate) fn is_found(snapshot: &Snapshot) -> bool {
     snapshot.state == SnapshotState::Ready
 }
 
-/// A time so many nanoseconds later.
+/// `time`, moved by this many nanoseconds.
 fn shifted(time: Timestamp, nanoseconds: i64) -> Timestamp {
     const SECOND: i64 = 1_000_000_000;
     let all = i64::from(time.nanoseconds).saturating_add(nanoseconds);

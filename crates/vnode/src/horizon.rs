@@ -1,16 +1,15 @@
-//! What of a volume is durable, and which tasks wait for more: the same for every engine.
+//! The durable Updates of a volume, and the tasks that wait for more: the same for every engine.
 //!
-//! Most engines make Updates durable in their order, so that one sequence says all. One that does
-//! not says so, and then some are durable beyond the first that is not.
+//! Most engines make Updates durable in their order, so that one sequence says all. An engine that
+//! does not says so, and then some are durable beyond the first that is not.
 //!
 //! Invariants:
-//! 1. What is durable stays so.
+//! 1. A durable Update stays durable.
 //! 2. After a failure it goes no further, and no task is left waiting.
-//! 3. While it *stands*, because what is to become durable finds no room below, a caller that waits
-//!    for an answer hears that it is lost. What was answered before can be read, and it may move
-//!    again.
+//! 3. While it *stands*, because Updates find no room below to become durable, a caller that waits
+//!    for a reply hears that it is lost. Earlier replies can be read, and it may move again.
 //!
-//! Not asserted: 3, which is about what a caller is told.
+//! Not asserted: 3, which is about the reply to a caller.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -30,24 +29,25 @@ pub struct Horizon(Rc<State>);
 #[derive(Default)]
 struct State {
     through: Cell<u64>,
-    /// What is durable beyond that; none while Updates become durable in their order.
+    /// Durable Updates beyond `through`; none while Updates become durable in their order.
     beyond: RefCell<BTreeSet<u64>>,
     is_out_of_order: bool,
     failed: Cell<bool>,
     stands: Cell<bool>,
     moved: Signal,
-    /// The latest that a task has waited for.
+    /// The latest sequence that a task has waited for.
     asked: Cell<u64>,
-    /// Out of order: all up to one that a task has waited for, and these, since it was told last.
+    /// Out of order only: sequences that tasks have waited for since [`Horizon::take_asked`], as a
+    /// bound and one by one.
     asked_through: Cell<u64>,
     asked_each: RefCell<BTreeSet<u64>>,
     was_asked: Signal,
-    /// How often a caller had to wait for what its answer depends on.
+    /// Times that a caller had to wait for the changes that its reply depends on.
     waits: Cell<u64>,
 }
 
 impl Horizon {
-    /// That of an engine whose Updates become durable in any order.
+    /// The horizon of an engine whose Updates become durable in any order.
     pub fn out_of_order() -> Self {
         Self(Rc::new(State { is_out_of_order: true, ..State::default() }))
     }
@@ -57,7 +57,7 @@ impl Horizon {
         !self.0.is_out_of_order
     }
 
-    /// What an answer depends on that shows this change.
+    /// The changes that a reply depends on if it shows this one.
     pub fn up_to(&self, sequence: Sequence) -> Depends {
         if self.is_in_order() { Depends::through(sequence) } else { Depends::on(sequence) }
     }
@@ -86,7 +86,7 @@ impl Horizon {
         self.wake();
     }
 
-    /// Every Update up to this one is durable.
+    /// The sequence up to which every Update is durable.
     pub fn through(&self) -> Sequence {
         Sequence(self.0.through.get())
     }
@@ -96,7 +96,7 @@ impl Horizon {
         self.0.failed.get()
     }
 
-    /// The same, for a caller that asks the volume for something.
+    /// Whether calls are refused after a failure.
     pub fn has_stopped(&self) -> bool {
         self.has_failed() && !is_planted(Bug::ServingOn)
     }
@@ -110,14 +110,14 @@ impl Horizon {
         self.wake();
     }
 
-    /// Something has failed.
+    /// Notes a failure.
     pub fn fail(&self) {
         self.0.failed.set(true);
         self.wake();
         self.0.was_asked.notify();
     }
 
-    /// Whether what is to become durable finds no room below (invariant 3).
+    /// Sets whether Updates find no room below to become durable (invariant 3).
     pub fn stand(&self, stands: bool) {
         if self.0.stands.replace(stands) != stands {
             self.wake();
@@ -142,12 +142,12 @@ impl Horizon {
         if self.has_stopped() { Err(Lost) } else { Ok(()) }
     }
 
-    /// How often a caller had to wait for what its answer depends on.
+    /// Times that a caller had to wait for the changes that its reply depends on.
     pub fn waits(&self) -> u64 {
         self.0.waits.get()
     }
 
-    /// Wakes every task that waits here, to look again.
+    /// Wakes every task that waits here, to check again.
     pub fn wake(&self) {
         self.0.moved.notify();
     }
@@ -159,7 +159,7 @@ impl Horizon {
         }
     }
 
-    /// A task waits for these.
+    /// Notes that a task waits for these changes.
     fn ask(&self, on: &Depends) {
         if self.0.is_out_of_order {
             self.ask_each(on);
@@ -181,13 +181,13 @@ impl Horizon {
         self.0.was_asked.notify();
     }
 
-    /// Whether a task waits for something that [`Self::take_asked`] has not told.
+    /// Whether a task waits for changes that [`Self::take_asked`] has not returned.
     pub fn has_asked(&self) -> bool {
         self.0.asked_through.get() > 0 || !self.0.asked_each.borrow().is_empty()
     }
 
-    /// What tasks wait for, of an engine out of order, and was not told before: all up to one, and
-    /// these.
+    /// Sequences that tasks wait for, of an engine out of order, since the last call: all up to the
+    /// first, and each of the list.
     pub fn take_asked(&self) -> (Sequence, Vec<Sequence>) {
         let each = self.0.asked_each.take().into_iter().map(Sequence).collect();
         (Sequence(self.0.asked_through.take()), each)
@@ -198,7 +198,8 @@ impl Horizon {
         self.0.was_asked.wait()
     }
 
-    /// Waits until this Update is durable. Where each is so by itself, it is not hurried.
+    /// Waits until this Update is durable. Where Updates become durable one by one, it is not
+    /// hurried.
     ///
     /// # Errors
     /// [`Lost`] after a failure.
@@ -250,8 +251,8 @@ mod tests {
 
     use super::*;
 
-    /// What a task hears that waits for the first Update, and when, if something happens after a
-    /// second: nothing within a minute if that does not wake it.
+    /// The result for a task that waits for the first Update, if an event happens after a second:
+    /// `None` if the event does not wake the task within a minute.
     fn heard(happens: impl FnOnce(&Horizon)) -> Option<Result<(), Lost>> {
         let executor = Executor::new(1);
         let clock = executor.runtime().clock;

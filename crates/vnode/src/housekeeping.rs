@@ -1,4 +1,4 @@
-//! What is done for a volume while it is served, and what stops it.
+//! Background work for a volume while it is served, and its clean stop.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -13,9 +13,9 @@ use crate::engine::{Engine, File};
 use crate::files::{Files, Stop};
 use crate::planted::{Bug, is_planted};
 
-/// So long a stop waits for room below.
+/// Time that a stop waits for room below.
 pub const REFUSED_MOST: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// Interval between checks for room.
 pub const REFUSED_LOOK: Duration = Duration::from_millis(500);
 
 impl<E: Engine> Files<E> {
@@ -42,7 +42,8 @@ impl<E: Engine> Files<E> {
         self.runtime.tasks.spawn(task.boxed_local());
     }
 
-    /// Writes all UNSTABLE data back; what cannot be is lost, and the verifier says so.
+    /// Writes all UNSTABLE data back; data that cannot be written is lost, and the verifier
+    /// changes.
     pub(crate) async fn write_back_all(&self) {
         let nodes: Vec<File<E>> = self.dirty_files.borrow().values().cloned().collect();
         for node in nodes {
@@ -51,8 +52,8 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Waits until everything that was asked for is done: UNSTABLE data written back, files without
-    /// names freed, all of it durable.
+    /// Waits until all requested work is done: UNSTABLE data written back, files without names
+    /// freed, all of it durable.
     ///
     /// # Errors
     /// [`FsError::Io`] when the volume has stopped.
@@ -63,16 +64,17 @@ impl<E: Engine> Files<E> {
             self.wait_for_chains().await;
             self.engine.settle().await
         };
-        // If there is no room, the next start brings it home, or gives it up if no caller was told.
+        // If there is no room, the next start writes it in place, or drops it if no caller got a
+        // reply.
         self.unless_refused(async { Ok(all_home.await?) }).await?;
         while self.more_space().await {}
         self.check_running()
     }
 
-    /// Does something, unless what is to become durable waits for room below for too long.
+    /// Runs `work`, unless Updates wait for room below for too long.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] then, besides those of what is done.
+    /// [`FsError::NoSpace`] then, besides those of `work`.
     async fn unless_refused<T>(
         &self,
         work: impl Future<Output = Result<T, FsError>>,
@@ -83,7 +85,7 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Completes when what the log has has waited for room below for [`REFUSED_MOST`].
+    /// Completes when the log has waited for room below for [`REFUSED_MOST`].
     async fn refused_for_long(&self) {
         let clock = &self.runtime.clock;
         let mut since = clock.now();
@@ -101,8 +103,8 @@ impl<E: Engine> Files<E> {
 
     /// Leaves the disk clean. Large files that are being freed stay as they are, if the engine
     /// keeps chains: no client is kept waiting for them. Truncations come to their ends. A stop
-    /// that found no room below can be tried again, from where it was; after any other one this
-    /// says what that came to.
+    /// that found no room below can be tried again, from where it was; after any other stop this
+    /// returns the result of that one.
     pub(crate) async fn close(&self) -> Result<(), FsError> {
         let stop = self.stop.get();
         if self.is_read_only() || stop.has_begun {
@@ -146,8 +148,7 @@ impl<E: Engine> Files<E> {
         self.unless_refused(ended).await
     }
 
-    /// Waits for the verb that changes which snapshots there are, if one is under way; no other one
-    /// begins then.
+    /// Waits for a change of the set of snapshots, if one is under way; no other one begins then.
     async fn end_snapshot_changes(&self) -> Result<Option<Permit>, FsError> {
         let Some(book) = &self.snapshots else { return Ok(None) };
         self.unless_refused(async { Ok(Some(book.changing.exclusive().await)) }).await

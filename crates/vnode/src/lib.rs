@@ -8,16 +8,16 @@
 //! Layers, from the bottom:
 //!
 //! * [`horizon`]: how far a volume is durable. [`chain`]: changes that take several Updates.
-//!   `pages`, `reading`, `scans`: what is known of one file.
+//!   `pages`, `reading`, `scans`: the state of one file.
 //! * `vnode`: a file in memory. `table`: all of them. `held`: those of snapshots. `doubts`: data
 //!   whose write failed.
-//! * `answer`: the bytes of an answer that is kept with its change.
-//! * `engine`: what an engine is asked for. `change`: an Update, and what files make of it.
-//! * `scrub`: what a look at all checksums comes to.
+//! * `answer`: the bytes of a reply that is kept with its change.
+//! * `engine`: the verbs of an engine. `change`: an Update, and the changes to files that follow.
+//! * `scrub`: the result of a scrub.
 //! * `files`: the one place where a change is applied.
 //! * `data`, `names`, `second_names`, `lost_names`, `resize`, `snapshots`, `housekeeping`: the
-//!   verbs. `store`: them in the namespace's words. `repair`, `relocate`: what an engine mends, and
-//!   moves, by itself while it is served.
+//!   verbs. `store`: them in the namespace's words. `repair`, `relocate`: repairs and moves that an
+//!   engine makes by itself while it is served.
 //!
 //! Commit point: the engine's, where it advances its [`Horizon`](horizon::Horizon). A change is
 //! applied before, and every reply that shows it waits.

@@ -1,15 +1,15 @@
-//! Files whose name a cut has taken, until the engine has found them.
+//! Files whose name a crash has taken, until the engine has found them.
 //!
-//! No inode says what names it. So an engine that serves a volume before all names were looked
-//! through ([`Engine::may_have_second_names`]) knows of a file only that it *was found*: a caller
-//! came to it by a name, or gave it one, since the volume was opened. A caller that comes by an old
-//! handle may ask for what has no name any more.
+//! No inode records the names that lead to it. So an engine that serves a volume before its scan of
+//! all names has ended ([`Engine::may_have_second_names`]) knows of a file only that it *was
+//! found*: a caller came to it by a name, or gave it one, since the volume was opened. A caller
+//! with an old handle may ask for a file that has no name any more.
 //!
-//! A directory tells by its ".." where its name has to be, so that the way up is looked at once;
-//! one to which no way leads is stale, as if it had been freed already. So whoever adds a name to a
-//! file has found it. Of any other file only the end of the search knows. It can be used meanwhile,
-//! and is kept if a caller changes it; but who asks that it stays waits until it has a name
-//! ([`Files::ensure_named`]).
+//! The ".." of a directory shows where its name has to be, so the way up is checked at once; a
+//! directory that no path leads to is stale, as if it had been freed already. So any caller that
+//! adds a name to a file has found it. For every other file, only the end of the scan decides. Such
+//! a file can be used meanwhile, and is kept if a caller changes it; but a caller that asks for a
+//! promise that it stays waits until it has a name ([`Files::ensure_named`]).
 //!
 //! Invariant: names are added only to directories that were found. Not asserted: a node does not
 //! know by which way its caller came to it.
@@ -39,7 +39,7 @@ impl<E: Engine> Files<E> {
         Box::pin(self.climb(node)).await
     }
 
-    /// Goes up from a directory to one that was found.
+    /// Climbs from a directory to one that was found.
     async fn climb(&self, node: &File<E>) -> Result<(), FsError> {
         let mut passed = BTreeSet::new();
         let mut below = node.clone();
@@ -56,14 +56,14 @@ impl<E: Engine> Files<E> {
                     below = above;
                 }
                 None if parent_of(&below) == Some(parent) => return Err(FsError::Stale),
-                None => {} // it has moved: once more
+                None => {} // it has moved: try again
             }
         }
         passed.into_iter().for_each(|ino| self.engine.note_found(ino));
         Ok(())
     }
 
-    /// The directory of this number, if there is one that names a file.
+    /// The directory of this number, if it exists and names the file.
     async fn find_in(&self, parent: u64, ino: u64) -> Result<Option<File<E>>, FsError> {
         let above = match self.node_of(parent).await {
             Err(FsError::Stale) => return Ok(None),
@@ -79,12 +79,12 @@ impl<E: Engine> Files<E> {
         Ok(names_it.then_some(above))
     }
 
-    /// Waits until a file has a name, or is gone, if a cut may have taken that: for a caller that
-    /// is about to promise that the file stays.
+    /// Waits until a file has a name, or is gone, if a crash may have taken its name: for a caller
+    /// that is about to promise that the file stays.
     ///
     /// # Errors
     /// As those of [`Files::node`]; [`FsError::Jukebox`] when that takes long, [`FsError::Io`] when
-    /// it is not found out any more.
+    /// the scan has ended early.
     pub(crate) async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
         if !id.is_live() || !self.engine.may_have_second_names() || is_planted(Bug::HastyPromises) {
             return Ok(());
@@ -96,7 +96,7 @@ impl<E: Engine> Files<E> {
         if !self.engine.is_found(node.ino) {
             self.engine.find(node.ino).await?;
         }
-        // It may stand in a directory that has only now got a name.
+        // Its directory may have got a name only now.
         Ok(self.receipt(self.reconnected.get()).wait().await?)
     }
 }

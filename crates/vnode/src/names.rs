@@ -1,13 +1,13 @@
 //! Directories as names: looking up, listing, adding and dropping.
 //!
-//! What the chunks say is in [`directory::chunk`], the names in memory are in [`directory::index`];
-//! here both are brought together with the chunks that the engine has. All of it happens under the
-//! directory's lock, shared for looking and exclusive for changing.
+//! [`directory::chunk`] interprets chunks, and [`directory::index`] keeps the names in memory; this
+//! module connects both to the chunks of the engine. All of it happens under the directory's lock,
+//! shared for lookups and exclusive for changes.
 //!
 //! Invariants:
 //! 1. A name is looked up in the index alone, and believed when the chunk has it.
-//! 2. A chunk has room for a name only where nothing has to be restored
-//!    ([`Engine::may_reuse`]); the index learns of a change when that is applied.
+//! 2. A chunk has room for a name only where nothing has to be restored ([`Engine::may_reuse`]);
+//!    the index learns of a change when that is applied.
 //! 3. No task goes through more chunks of a directory than the volume has room for, whatever a
 //!    damaged inode says.
 //!
@@ -30,14 +30,14 @@ use crate::pages::Place;
 use crate::planted::{Bug, is_planted};
 use crate::vnode::Vnode;
 
-/// Bytes of a directory that are read while no other task has a turn.
+/// Bytes of a directory read between two yields to other tasks.
 const SCANNED_AT_ONCE: u64 = 1 << 20;
-/// The largest directory, in bytes: what its cookies and FreeBSD can address.
+/// The largest directory, in bytes: the limit of its cookies and of FreeBSD.
 const MAX_DIRECTORY_SIZE: u64 = 0x7fff_ffff;
 
 impl<E: Engine> Files<E> {
-    /// The chunk with the directory's byte `offset`, and where it is in there. A rename may add a
-    /// name with `update` before it drops one.
+    /// The chunk with the directory's byte `offset`, and the offset in it. A rename may add a name
+    /// with `update` before it drops one.
     async fn chunk_at(
         &self,
         update: Option<&E::Update>,
@@ -48,8 +48,8 @@ impl<E: Engine> Files<E> {
         Ok((self.engine.chunk(update, node, offset - at as u64).await?, at))
     }
 
-    /// Reads the names of a directory unless they are in memory. One call reads them, however many
-    /// want them: each would have all the names in memory meanwhile.
+    /// Reads the names of a directory unless they are in memory. Only one call at a time reads
+    /// them: each would hold all the names in memory meanwhile.
     pub(crate) async fn load_directory(&self, node: &File<E>) -> Result<(), FsError> {
         let _scanning = loop {
             if node.directory.borrow().is_some() {
@@ -73,7 +73,7 @@ impl<E: Engine> Files<E> {
         let mut scanned = Vec::new();
         for start in (0..size).step_by(CHUNK_SIZE) {
             if start > 0 && start.is_multiple_of(SCANNED_AT_ONCE) {
-                yield_now().await; // all of it may be in memory
+                yield_now().await; // all chunks may be in memory
             }
             let chunk = self.engine.chunk(None, node, start).await?;
             chunk.read(|chunk| scan_chunk(&mut index, &mut scanned, node.ino, start, chunk))?;
@@ -120,7 +120,7 @@ impl<E: Engine> Files<E> {
         DirIndex::new(parent, chunks, self.name_hash, self.table.memory.clone())
     }
 
-    /// Where a name stands that is no "." and no "..".
+    /// The slot of a name that is neither "." nor "..".
     pub(crate) async fn find_slot(
         &self,
         update: Option<&E::Update>,
@@ -143,7 +143,7 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// The inode behind a name.
+    /// The inode that a name leads to.
     pub(crate) async fn find(&self, node: &File<E>, name: &Name) -> Result<Option<u64>, FsError> {
         self.load_directory(node).await?;
         match name.as_bytes() {
@@ -164,7 +164,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// The entries of the first chunk that has some behind `cookie`; none at the end. A cookie
-    /// stands behind its entry, so that an entry that is gone since is simply passed over.
+    /// points behind its entry, so an entry that is gone since is simply passed over.
     pub(crate) async fn list(&self, node: &File<E>, cookie: u64) -> Result<Vec<Listed>, FsError> {
         let size = self.directory_size(node)?;
         let mut start = cookie - cookie % CHUNK_SIZE as u64;
@@ -227,7 +227,7 @@ impl<E: Engine> Files<E> {
         Ok(())
     }
 
-    /// Adds a name in a chunk, if it has room now.
+    /// Adds a name to a chunk, if it has room now.
     async fn add_in_chunk(
         &self,
         change: &mut Change<E>,
@@ -244,7 +244,7 @@ impl<E: Engine> Files<E> {
             .map_err(|_| FsError::Corrupt)?;
         let place = match placed {
             Ok(place) => place,
-            Err(_) => return Ok(false), // room, but what was there may come back
+            Err(_) => return Ok(false), // there is room, but the old bytes may come back
         };
         debug_assert!(
             place.layout.len() > 1 || !is_pending(place.offset..place.offset + ENTRY_HEADER_SIZE),
@@ -339,7 +339,7 @@ impl<E: Engine> Files<E> {
         change.index(node, learnt);
     }
 
-    /// The names of a directory that begins with this Update.
+    /// Sets up the names of a directory that begins with this Update.
     pub(crate) fn begin_names(&self, node: &Vnode<E::Inode>, parent: u64) {
         let mut index = self.empty_index(parent, 1);
         let room = CHUNK_SIZE - chunk::DOT_DOT_OFFSET - minimum_record_length(2);
@@ -347,7 +347,7 @@ impl<E: Engine> Files<E> {
         *node.directory.borrow_mut() = Some(Box::new(index));
     }
 
-    /// Where a name stands that is there.
+    /// The slot of an existing name, with its chunk.
     async fn standing(
         &self,
         change: &Change<E>,
@@ -360,7 +360,7 @@ impl<E: Engine> Files<E> {
     }
 }
 
-/// A name that was found: its slot, and where the entry is in a chunk.
+/// A name that was found: its slot, and the offset of its entry in the chunk.
 pub(crate) struct Standing<E: Engine> {
     pub(crate) slot: Slot,
     pub(crate) chunk: E::Chunk,
@@ -373,7 +373,7 @@ fn has_name(chunk: &impl Chunk, at: usize, name: &[u8]) -> bool {
     known || chunk.read(|bytes| chunk::name_at(bytes, at) == Some(name))
 }
 
-/// Takes the names of one chunk into an index.
+/// Adds the names of one chunk to an index.
 fn scan_chunk(
     index: &mut DirIndex,
     scanned: &mut Vec<Scanned>,
@@ -408,7 +408,7 @@ fn scan_chunk(
     Ok(())
 }
 
-/// Entries of a full chunk with names of the usual length: for them memory is taken once.
+/// Entries of a full chunk with names of the usual length: the capacity that is allocated.
 const USUAL_ENTRIES: usize = CHUNK_SIZE / 16;
 
 /// The live entries of a chunk from byte `cookie` of the directory on.

@@ -1,8 +1,8 @@
 //! Data of a file that was written UNSTABLE and has no place on the disk yet.
 //!
-//! A page is one block of a file. It holds the block's bytes from its start; what is missing up to
-//! the end of the file is zero. A page is always dirty: when its data is written back it goes, and
-//! reads go to the device again.
+//! A page is one block of a file. It holds the block's bytes from its start; bytes that are missing
+//! up to the end of the file are zero. A page is always dirty: when its data is written back it
+//! goes, and reads go to the device again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,15 +14,15 @@ use bytes::Bytes;
 pub(crate) struct Page {
     /// The bytes from the block's start on; at most a block.
     pub(crate) data: Bytes,
-    /// Those of them, as one stretch, that may differ from what is on the disk.
+    /// The range of them that may differ from the disk.
     pub(crate) changed: Range<usize>,
-    /// Whether its memory is that of other pages, too.
+    /// Whether it shares its memory with other pages.
     pub(crate) is_part: bool,
-    /// Whole blocks of disk that were set aside for it.
+    /// Whole blocks of disk reserved for it.
     pub(crate) reserved: u64,
 }
 
-/// Pages on either side of one among which are all that have their memory together with it.
+/// Distance in pages within which all pages lie that share memory with one.
 const NEIGHBOURS: u64 = block::PART as u64 / block::ALIGNMENT as u64;
 
 /// The dirty pages of a file by block number.
@@ -32,55 +32,55 @@ pub(crate) struct Pages {
 }
 
 impl Page {
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the page takes.
     pub(crate) fn memory(&self) -> usize {
         block::memory_of(self.data.len()) + size_of::<Self>()
     }
 
-    /// What has to be written of it.
+    /// The content to write back.
     pub(crate) fn content(&self) -> Content {
         let (data, changed, is_part) = (self.data.clone(), self.changed.clone(), self.is_part);
         Content { from: 0, data, changed, is_part, place: None }
     }
 
-    /// Whether it has its memory together with what was at `start`.
+    /// Whether it shares its memory with the page whose data was at `start`.
     fn is_beside(&self, start: *const u8) -> bool {
         self.is_part && self.data.as_ptr().addr() / block::PART == start.addr() / block::PART
     }
 }
 
-/// What a block is to hold.
+/// The content of a block that is to be written.
 #[derive(Clone, Debug)]
 pub struct Content {
-    /// Where in the block `data` begins: at its start, unless it stays where it is for certain, or
-    /// is a hole, which is zero before.
+    /// Offset in the block at which `data` begins: 0, unless the block is certain to stay in place,
+    /// or is a hole, which is zero before.
     pub from: usize,
-    /// Its bytes from there on; what is missing is zero.
+    /// Its bytes from there on; missing bytes are zero.
     pub data: Bytes,
-    /// Where, if the block stays where it is, they may differ from what is there.
+    /// The bytes that may differ from the disk, if the block stays in place.
     pub changed: Range<usize>,
-    /// Whether its memory is a part of a piece of [`block::PART`] bytes that others have, too: only
-    /// where the engine takes such.
+    /// Whether its memory is a part of a piece of [`block::PART`] bytes that others share: only
+    /// where the engine takes such parts.
     pub is_part: bool,
-    /// Where the block is, if that is known already.
+    /// The location of the block, if it is known already.
     pub place: Option<Place>,
 }
 
-/// Where a block of a file is.
+/// The location of a block of a file.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// Nowhere: it is zero.
+    /// A hole: the block is zero.
     Hole,
     /// At this byte of the device.
     Disk(u64),
     /// The same, as one unit with this checksum: what does not fit it is not the block.
     Summed(u64, u64),
-    /// In memory, and so many bytes of it; what is missing is zero.
+    /// In memory, as these bytes; missing bytes are zero.
     Memory(Bytes),
 }
 
 impl Content {
-    /// Of a block that is to be written as a whole.
+    /// The content of a block that is written as a whole.
     pub fn whole(data: Bytes) -> Self {
         Self { from: 0, data, changed: 0..usize::MAX, is_part: false, place: None }
     }
@@ -92,7 +92,7 @@ impl Pages {
         self.pages.get(&lbn)
     }
 
-    /// The same, to be changed.
+    /// The page of a block, for changes.
     pub(crate) fn get_mut(&mut self, lbn: u64) -> Option<&mut Page> {
         self.pages.get_mut(&lbn)
     }
@@ -107,8 +107,8 @@ impl Pages {
         self.pages.remove(&lbn)
     }
 
-    /// The page of a block, which had this, is gone: those that had their memory together with it
-    /// have memory of their own now.
+    /// The page of a block, `gone`, is removed: pages that shared its memory get memory of their
+    /// own.
     pub(crate) fn own_beside(&mut self, lbn: u64, gone: &Page) {
         if !gone.is_part {
             return;
@@ -121,7 +121,7 @@ impl Pages {
         }
     }
 
-    /// How many there are.
+    /// Number of pages.
     pub(crate) fn count(&self) -> usize {
         self.pages.len()
     }
@@ -131,20 +131,20 @@ impl Pages {
         self.pages.is_empty()
     }
 
-    /// Whether the page of a block is what it was when it had this content.
+    /// Whether the page of a block still has this content.
     pub(crate) fn is_still(&self, lbn: u64, content: &Content) -> bool {
-        // As long as the old bytes are held, no others can be where they are.
+        // While the old bytes are held, no others can be at their address.
         let is_same = |data: &Bytes| (data.as_ptr(), data.len());
         self.get(lbn).is_some_and(|page| is_same(&page.data) == is_same(&content.data))
     }
 
-    /// What the pages of these blocks hold, the first `limit` of them.
+    /// The contents of the first `limit` pages among these blocks.
     pub(crate) fn contents(&self, blocks: Range<u64>, limit: usize) -> BTreeMap<u64, Content> {
         let first = self.pages.range(blocks).take(limit);
         first.map(|(&lbn, page)| (lbn, page.content())).collect()
     }
 
-    /// Where the last of them ends, in bytes of the file; 0 without any.
+    /// The end of the last page, in bytes of the file; 0 without any.
     pub(crate) fn end(&self, block_size: u64) -> u64 {
         let last = self.pages.last_key_value();
         last.map_or(0, |(&lbn, page)| lbn * block_size + page.data.len() as u64)

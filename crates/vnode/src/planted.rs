@@ -1,17 +1,17 @@
 //! Bugs that tests plant, to show that they would be found: see the crate `planted`.
 
 planted::bugs! {
-    /// A name that comes back takes any slot, so that it may stand twice.
+    /// A name that comes back takes any slot, so that it may appear twice.
     WanderingNames,
     /// A directory may be longer than the volume on which it is.
     BoundlessDirectories,
-    /// Of a truncation in steps the first is told, and not the last.
+    /// A truncation in steps reports its first step to the witness, and not its last.
     FirstStepTold,
-    /// What is written while an older state of it lands goes along with that.
+    /// A page that is rewritten while its older content is written back is dropped with it.
     ForgottenRewrites,
     /// Every boot has the same verifier.
     ConstantVerifier,
-    /// Whoever has found no space leaves the landing of others halfway.
+    /// A task that finds no space abandons the write-back of others halfway.
     AbandonedLandings,
     /// Data that was overwritten in place by a write for which the log had no room is believed.
     UndoubtedRefusals,
@@ -23,7 +23,7 @@ planted::bugs! {
     EmptyCommit,
     /// A COMMIT of a range leaves out its last block if it covers that in part.
     ShortCommits,
-    /// What is set aside for an old last block is given back with the first page of a write.
+    /// The space reserved for an old last block is released with the first page of a write.
     EarlyTails,
     /// UNSTABLE data of a file that was removed is kept.
     LandsAfterRemoval,
@@ -35,15 +35,15 @@ planted::bugs! {
     RottenLosses,
     /// A reply that shows a directory waits for its newest change alone.
     NewestAlone,
-    /// That a handle is stale is said before the removal is durable.
+    /// A handle is called stale before the removal is durable.
     UnwaitedRemovals,
-    /// A call that fails behind its first step is remembered as that was answered.
+    /// A call that fails after its first step is remembered with the reply of that step.
     UntoldFailures,
-    /// A chain stays where a block is another.
+    /// A chain stays unfinished where a block is another.
     EndlessChains,
     /// A chain that was cut is not finished.
     ForgottenChains,
-    /// A file whose change in steps could not go on is used as if it had ended.
+    /// A file whose change in steps could not go on is used as if the change had ended.
     LooseChains,
     /// A COMMIT says nothing of data whose write failed, though readers see it.
     ForgottenDoubts,
@@ -57,11 +57,11 @@ planted::bugs! {
     OneHash,
     /// All names have one hash, and the first of them is taken for any.
     UncomparedNames,
-    /// What is told of a file is what its inode says, whoever has it in memory.
+    /// Attributes always come from the inode, whatever vnode is in memory.
     UnaskedNodes,
     /// A clean stop does not wait for chains that were cut off and go on.
     UnwaitedChains,
-    /// A second name of a directory that a cut left is told.
+    /// A second name of a directory that a crash left is listed.
     SecondNames,
     /// A directory moves or ends while another name of it may be left.
     HastyMoves,
@@ -79,9 +79,9 @@ planted::bugs! {
     UnwrittenPins,
     /// A snapshot that was deleted is still found.
     LastingSnapshots,
-    /// What a client wants to stay is told to stay before it is known to have a name.
+    /// A client is promised that a file stays before the file is known to have a name.
     HastyPromises,
-    /// Of an answer only what it tells of the first file is kept.
+    /// A stored reply keeps only the facts about the first file.
     HalfAnswers,
     /// A stop waits until all large files are freed.
     PatientStops,

@@ -1,27 +1,28 @@
-//! How a file is being read: what a sequential reader will want next.
+//! The read pattern of a file: the data that a sequential reader will want next.
 //!
 //! A file is read sequentially when a call begins near where the farthest one ended: not just
 //! there, because clients send several calls at once, which arrive in any order. Then a window
-//! behind it is read ahead, twice as large each time, and anew when half of it has been used.
+//! behind it is read ahead, twice as large each time, and refilled when half of it has been used.
 
 use std::ops::Range;
 
-/// How far ahead at most, in bytes.
+/// The most bytes that are read ahead.
 const WINDOW_MOST: u64 = 2 << 20;
-/// How far from the expected place a call of a sequential reader may be, in bytes.
+/// Distance from the expected offset at which a call of a sequential reader may begin, in bytes.
 const DISORDER: u64 = 1 << 20;
-/// How a file is being read, in bytes.
+/// The read pattern of a file, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// Where the farthest call ended.
+    /// End of the farthest call.
     next: u64,
-    /// How far has been read ahead.
+    /// End of the data that has been read ahead.
     ahead: u64,
     window: u64,
 }
 
 impl Reading {
-    /// A call reads `count` bytes from `offset` on: what is to be read ahead, if there is room.
+    /// Notes a read of `count` bytes from `offset` on; returns the range to read ahead, if there is
+    /// room.
     pub(crate) fn advance(&mut self, offset: u64, count: u64, has_room: bool) -> Range<u64> {
         let end = offset.saturating_add(count);
         if offset.abs_diff(self.next) > DISORDER {
@@ -44,7 +45,7 @@ impl Reading {
 mod tests {
     use super::*;
 
-    /// What is read ahead for calls of so many bytes from these offsets on.
+    /// The ranges that are read ahead for calls of `count` bytes at these offsets.
     fn ahead(count: u64, offsets: &[u64]) -> Vec<Range<u64>> {
         let mut reading = Reading::default();
         offsets.iter().map(|&offset| reading.advance(offset, count, true)).collect()

@@ -1,9 +1,9 @@
-//! Other places for what files hold, where an engine wants them elsewhere.
+//! Moves blocks of files to other places, where an engine wants them elsewhere.
 //!
 //! Nothing that callers see changes, so no reply waits for such a change. It is planned under the
-//! lock of the file, which is lent while the device writes, as for data that is written back: who
-//! reads or writes UNSTABLE data goes on meanwhile, and when it is applied no reader is on its way
-//! to the old places any more.
+//! lock of the file, which is lent while the device writes, as in write-back: callers that read or
+//! write UNSTABLE data go on meanwhile, and when the change is applied no reader is on its way to
+//! the old places any more.
 
 use std::pin::pin;
 
@@ -15,12 +15,12 @@ use crate::engine::{Engine, File, Plan, Space};
 use crate::files::Files;
 
 impl<E: Engine> Files<E> {
-    /// Gives blocks of a file the places that `plan` has found for them, unless `is_ended`
-    /// completes before the file's lock is there.
+    /// Moves blocks of a file to the places that `plan` finds for them, unless `is_ended` completes
+    /// before the file's lock is there.
     ///
     /// # Errors
-    /// [`FsError::Stale`] when the file has gone, [`FsError::Jukebox`] when it has ended; those of
-    /// `plan`, of [`Engine::write_blocks`] and of [`Engine::reserve`].
+    /// [`FsError::Stale`] when the file has gone, [`FsError::Jukebox`] when `is_ended` completed;
+    /// those of `plan`, of [`Engine::write_blocks`] and of [`Engine::reserve`].
     pub async fn relocate(
         &self,
         ino: u64,
@@ -35,7 +35,7 @@ impl<E: Engine> Files<E> {
         if node.is_dead() {
             return Err(FsError::Stale);
         }
-        // What it takes comes back: who finds no room waits for that.
+        // The space that it takes comes back: tasks that find no room wait for that.
         let _writing = self.begin_write_back();
         let mut change = self.plan(Space::Superuser);
         let manner = change.update.manner();
@@ -43,7 +43,7 @@ impl<E: Engine> Files<E> {
         let payload = plan(&mut change.update, &node).await?;
         let lent = Lock::lend(alone);
         let written = self.engine.write_blocks(&mut change.update, payload).await;
-        let written = written.map(|_| change); // what it has taken goes at once if that failed
+        let written = written.map(|_| change); // if it failed, its space is given back at once
         let _alone = lent.reclaim().await;
         Ok(self.apply(self.reserve(written?).await?, &mut ()))
     }

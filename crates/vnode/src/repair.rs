@@ -1,9 +1,9 @@
-//! Repairs of what a cut left, for an engine that looks for it while the volume is served.
+//! Repairs after a crash, for an engine that scans while the volume is served.
 //!
-//! Each is an ordinary change, under the locks of the files that it is about. Whether it is still
-//! needed is asked in the step in which it is applied, since calls go on meanwhile. What it takes
-//! back rests on all that is not durable of the file: a link never goes before the name that it was
-//! for.
+//! Each is an ordinary change, under the locks of its files. The step that applies it first asks
+//! whether it is still needed, since calls go on meanwhile. A repair that takes something back
+//! rests on all changes of the file that are not durable: a link never goes before the name that it
+//! was for.
 
 use namespace::{NewFile, Object, Store};
 use vfs::{Device, FileKind, FsError, Name, Sequence};
@@ -12,10 +12,10 @@ use crate::change::Change;
 use crate::engine::{Engine, File, Plan, Space};
 use crate::files::Files;
 
-/// Where files go that have lost their name.
+/// The directory for files that have lost their name.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// What became of the names of a directory.
+/// The result of dropping the names of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// None is left.
@@ -27,14 +27,15 @@ pub enum Dropped {
 }
 
 impl<E: Engine> Files<E> {
-    /// A change that mends something: it goes on with what was begun before the cut.
+    /// A new change that mends something: it goes on with an operation that was begun before the
+    /// crash.
     pub(crate) fn mending(&self) -> Change<E> {
         let mut change = self.plan(Space::Superuser);
         change.update.manner().goes_on = true;
         change
     }
 
-    /// Applies a change if that `is_needed` in the step in which it is applied.
+    /// Applies a change if `is_needed` returns true in the step in which it is applied.
     pub(crate) async fn apply_if(
         &self,
         change: Change<E>,
@@ -44,8 +45,8 @@ impl<E: Engine> Files<E> {
         Ok(is_needed().then(|| self.apply(ready, &mut ())))
     }
 
-    /// A change that `plan` makes, and that concerns no file in memory. Gives whether there was
-    /// one.
+    /// Applies a change that `plan` makes, and that concerns no file in memory. Returns whether
+    /// there was one.
     ///
     /// # Errors
     /// Those of `plan` and of [`Engine::reserve`].
@@ -60,8 +61,8 @@ impl<E: Engine> Files<E> {
         Ok(!is_empty)
     }
 
-    /// A change of one file. It is alone with it, and asks `is_needed` before it is applied. Gives
-    /// whether it was.
+    /// Changes one file, under its exclusive lock, if `is_needed` just before it is applied.
+    /// Returns whether it was.
     ///
     /// # Errors
     /// As [`Files::repair`].
@@ -81,8 +82,8 @@ impl<E: Engine> Files<E> {
         Ok(self.apply_if(change, is_needed).await?.is_some())
     }
 
-    /// Takes names out of a directory that is to be freed, `most` of them and each with a change of
-    /// its own. Each asks `may_go`, of the inode that is named, before it is applied.
+    /// Drops at most `most` names from a directory that is to be freed, each with a change of its
+    /// own. Each asks `may_go`, with the inode that is named, before it is applied.
     ///
     /// # Errors
     /// As [`Files::repair`].
@@ -108,7 +109,7 @@ impl<E: Engine> Files<E> {
         Ok(Dropped::Some)
     }
 
-    /// Frees a file that has no name. Gives whether it was.
+    /// Frees a file that has no name. Returns whether it was freed.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`].
@@ -179,7 +180,7 @@ impl<E: Engine> Files<E> {
         self.rest_on(&mut change, &home.depends());
         let named = self.apply_if(change, is_needed).await?;
         if let Some(sequence) = named {
-            self.note_change(node, sequence); // who makes it durable waits for its name
+            self.note_change(node, sequence); // a task that makes it durable waits for its name
             if node.kind == FileKind::Directory {
                 let mut all = self.reconnected.get();
                 all.retain(|change| !self.engine.horizon().has_passed(change));
@@ -190,7 +191,7 @@ impl<E: Engine> Files<E> {
         Ok(named.is_some())
     }
 
-    /// The directory for what has lost its name, which is made if it is not there.
+    /// The directory for files that have lost their name, made if it is not there.
     async fn lost_and_found(&self) -> Result<File<E>, FsError> {
         let root = self.node(self.engine.limits().root).await?;
         let mut name = Name::parse(LOST_AND_FOUND)?;

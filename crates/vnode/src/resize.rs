@@ -3,9 +3,9 @@
 //! Shortening goes from the end in steps of bounded size, each an Update that leaves a smaller file
 //! with nothing behind its end. A file that has lost its last name is freed in the same Update if
 //! it is small; a larger one stays behind as an orphan, without a name and with link count 0, and
-//! is freed in steps. A crash in between leaves an inode that nothing names: the return frees it.
-//! Several steps are a [chain](crate::chain::Chain), and what was asked for has happened with the
-//! first of them.
+//! is freed in steps. A crash in between leaves an inode that nothing names: recovery frees it.
+//! Several steps are a [chain](crate::chain::Chain), and the request has happened with the first of
+//! them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,15 +21,15 @@ use crate::engine::{Engine, File, Plan, Space};
 use crate::files::Files;
 use crate::planted::{Bug, is_planted};
 
-/// Between two attempts to bring something home of which the first found no room below.
+/// Time between attempts of a step that found no room below.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Time until a large file is freed again after its disk failed, the first time and at most.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 
-/// The witness of the first of several steps: what is asked for is certain to happen from then on,
-/// but the attributes of the file are not yet those that it is to have. The answer can do without.
+/// The witness of the first of several steps: the request is certain to happen from then on, but
+/// the file does not have its final attributes yet. The reply can do without.
 struct Beginning<'a>(&'a mut dyn Witness);
 
 impl Witness for Beginning<'_> {
@@ -45,8 +45,8 @@ impl Witness for Beginning<'_> {
     }
 }
 
-/// The witness of a step behind the first that records a failure: the answer that is remembered of
-/// the first says that all of it happens.
+/// The witness of a later step that records a failure: the reply remembered for the first step says
+/// that all of it happens.
 struct Failing<'a>(&'a mut dyn Witness);
 
 impl Witness for Failing<'_> {
@@ -83,7 +83,7 @@ impl<E: Engine> Files<E> {
         self.write_blocks(change, node, &mut set, size, &also, witness).await
     }
 
-    /// The same, with the times of a file that changes now.
+    /// The same changes, with the times of a file that changes now.
     fn stamped(&self, also: &AttributeChange) -> AttributeChange {
         let now = Some(self.now());
         AttributeChange { mtime: also.mtime.or(now), ctime: also.ctime.or(now), ..*also }
@@ -104,19 +104,19 @@ impl<E: Engine> Files<E> {
         if is_damaged && self.fail_chain(node, true, witness).await.is_ok() {
             return shortened;
         }
-        // One that cannot be recorded either is that of a volume which has stopped, or soon will.
+        // If the failure cannot be recorded either, the volume has stopped, or soon will.
         let _ = self.fail_chain(node, false, witness).await;
         self.stick(node.ino);
-        // It is in its middle: no attempt begins it again.
+        // The change is in its middle: no attempt begins it again.
         shortened.map_err(|error| match error {
             FsError::NoSpace => FsError::Io,
             other => other,
         })
     }
 
-    /// A step of a chain has failed, which `witness` sees: its answer takes the place of that of
-    /// the first step. The chain ends where it is, or else waits for the next start; the file has
-    /// the size that it has by now.
+    /// Records that a step of a chain has failed, which `witness` sees: this reply takes the place
+    /// of that of the first step. The chain ends where it is, or else waits for the next start; the
+    /// file has the size that it has by now.
     async fn fail_chain(
         &self,
         node: &File<E>,
@@ -155,7 +155,8 @@ impl<E: Engine> Files<E> {
                     self.runtime.clock.sleep(REFUSED_PAUSE).await; // there is no room below
                     continue;
                 }
-                // What the step before it gave back is on its way, and kept for this first.
+                // The space that the step before it freed is on its way, and kept for this step
+                // first.
                 if !self.more_space().await {
                     return Err(FsError::NoSpace);
                 }
@@ -178,8 +179,8 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Plans the next step, which also changes attributes if they are `asked` for; and whether it
-    /// is the last.
+    /// Plans the next step, which also changes attributes if they are `asked` for; returns whether
+    /// it is the last.
     async fn plan_shorter(
         &self,
         node: &File<E>,
@@ -196,7 +197,7 @@ impl<E: Engine> Files<E> {
             self.engine.set_attributes(&mut change.update, node, &self.stamped(also));
         }
         if asked.is_some() && !done {
-            // All of it has happened with the first step: what is cut off goes on.
+            // The request has happened with the first step: an interrupted chain goes on.
             if !is_begun {
                 *places = Some(self.places_for_truncation().await?);
             }
@@ -207,10 +208,10 @@ impl<E: Engine> Files<E> {
         Ok((self.reserve(change).await?, done))
     }
 
-    /// A file loses its last link: it ends with this change if it is small. Otherwise it is an
-    /// orphan from then on, if there is a place for it among the chains. False if there is none:
-    /// the caller drops the change and all locks, waits for a place, and begins again with that.
-    /// The wait may last as long as another file takes to be freed.
+    /// Removes a file that loses its last link: it ends with this change if it is small. Otherwise
+    /// it is an orphan from then on, if there is a place for it among the chains. Returns false if
+    /// there is none: the caller drops the change and all locks, waits for a place, and begins
+    /// again with that. The wait may last as long as another file takes to be freed.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`].
@@ -235,7 +236,7 @@ impl<E: Engine> Files<E> {
         Ok(true)
     }
 
-    /// Everything of a file goes with this change.
+    /// Notes that a file is freed completely with this change.
     fn ends(&self, change: &mut Change<E>, node: &File<E>) {
         change.follows.lives.push((node.clone(), false));
         if self.is_unfinished(node.ino) {
@@ -243,8 +244,8 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Goes on with what was cut off, in the background. No caller reads or changes the files
-    /// before it is done; their attributes may show a truncation in its middle.
+    /// Continues interrupted chains in the background. No caller reads or changes the files before
+    /// they are done; their attributes may show a truncation in its middle.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`].
@@ -279,7 +280,7 @@ impl<E: Engine> Files<E> {
             let this = self.handle();
             let task = async move {
                 let _held = (alone, places);
-                // Every caller that wants the file is told of a failure.
+                // Every caller that wants the file gets the error.
                 let _ = this.shorten(&node, size, &AttributeChange::default(), &mut ()).await;
             };
             self.runtime.tasks.spawn(task.boxed_local());
@@ -287,7 +288,7 @@ impl<E: Engine> Files<E> {
         Ok(())
     }
 
-    /// A chain of a volume that may not be changed stays: the file is gone, or cannot be used.
+    /// Keeps a chain of a volume that may not be changed: the file is gone, or cannot be used.
     fn leave_chain(&self, chain: Chain, node: File<E>) {
         if chain.size.is_some() {
             return self.stick(chain.ino);
@@ -314,7 +315,7 @@ impl<E: Engine> Files<E> {
                     }
                     Err(_) => this.stick(node.ino),
                 }
-                drop(place.take()); // nobody waits for it meanwhile
+                drop(place.take()); // no caller waits for it meanwhile
                 this.engine.released().notify();
                 this.runtime.clock.sleep(pause).await;
                 pause = (2 * pause).min(LAST_RETRY);
@@ -331,7 +332,7 @@ impl<E: Engine> Files<E> {
         self.runtime.tasks.spawn(task.boxed_local());
     }
 
-    /// Goes on with large files that a stop had left, and then did not come to its end.
+    /// Continues freeing large files after a stop paused them and then did not come to its end.
     pub(crate) async fn resume_orphans(&self) {
         for node in self.paused.take().into_values() {
             let place = self.chains.acquire(1).await;

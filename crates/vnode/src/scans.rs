@@ -1,4 +1,4 @@
-//! Directories whose names are being read: one reads them, and the others wait for it.
+//! Directories whose names are being read: one task reads them, and the others wait for it.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ pub(crate) struct Scans {
 }
 
 impl Scans {
-    /// The right to read the names of a directory, unless another task reads them.
+    /// Takes the right to read the names of a directory, unless another task reads them.
     pub(crate) fn begin(&self, ino: u64) -> Option<Scanning<'_>> {
         let first = self.under_way.borrow_mut().insert(ino);
         // Made only by the first: dropped, it would end the scan of another.
@@ -21,7 +21,7 @@ impl Scans {
     }
 }
 
-/// Names are being read; dropped, it lets the next one look.
+/// The right to read the names of a directory; dropped, it lets the next task begin.
 pub(crate) struct Scanning<'a> {
     scans: &'a Scans,
     ino: u64,

@@ -1,40 +1,40 @@
-//! What a look at all that a volume has checksums of comes to: see the crate `designs` for who has
-//! one.
+//! The result of a scrub: a read of everything that a volume has checksums of. The crate `designs`
+//! says which engines have one.
 
-/// A place of which nothing right is left.
+/// A place without any good copy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lost {
-    /// The file whose it is; none if it is no file's, or no name leads to that.
+    /// The file that it belongs to; none if it belongs to no file, or no name leads to that.
     pub path: Option<String>,
-    /// The snapshot that has the file so, if the live tree has not.
+    /// The snapshot that holds this file, if the live tree does not.
     pub snapshot: Option<String>,
-    /// Where in the file it begins, in bytes; on the volume, if there is no path.
+    /// Offset in the file, in bytes; on the volume, if there is no path.
     pub offset: u64,
 }
 
-/// How far a look is, and what it has come to.
+/// Progress of a scrub, and its findings so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrubbed {
-    /// Bytes that were looked at.
+    /// Bytes that were read.
     pub done_bytes: u64,
-    /// The same in all.
+    /// Bytes to read in all.
     pub total_bytes: u64,
-    /// Places that were wrong, and are right again.
+    /// Places that were bad, and are repaired.
     pub mended: u64,
-    /// What is lost.
+    /// Places that are lost.
     pub lost: Vec<Lost>,
 }
 
-/// Why a look does not come to its end.
+/// The reasons for which a scrub ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScrubError {
-    /// One is under way.
+    /// A scrub is under way.
     #[error("the volume is being scrubbed already")]
     Busy,
-    /// It was told to end.
+    /// The caller asked it to end.
     #[error("it was told to end")]
     Ended,
-    /// What was changed last is not on the disk, and may not be for long.
+    /// The newest changes are not on the disk, and may not be for long.
     #[error("what was changed last waits for room: what holds the disk is full")]
     NoRoom,
     /// The volume takes no calls any more.
@@ -42,5 +42,5 @@ pub enum ScrubError {
     Stopped,
 }
 
-/// Is told how far a look is, and says whether it goes on.
+/// Called with the progress of a scrub; returns whether it goes on.
 pub type Watch<'a> = &'a mut dyn FnMut(&Scrubbed) -> bool;

@@ -1,11 +1,12 @@
-//! Second names of directories, which a cut leaves in the middle of a rename.
+//! Second names of directories, which a crash leaves in the middle of a rename.
 //!
-//! A directory has one name: where its ".." leads, and of two there the first. Any other was on its
-//! way in or out when the power went, and no answer tells of it. An engine that serves a volume
-//! before all names were looked through says so ([`Engine::may_have_second_names`]); then each name
-//! of a directory is looked at before it is told or used, and a second one is taken away by an
-//! ordinary change. Before the name that was told changes, or goes with the directory, any other
-//! one has to be gone, for '..' would tell of it something else then ([`Files::settle_names`]).
+//! A directory has one name: the one in the directory that its ".." leads to, and of two there the
+//! first. Any other was on its way in or out at the crash, and no reply shows it. An engine that
+//! serves a volume before its scan of all names has ended says so
+//! ([`Engine::may_have_second_names`]); then each name of a directory is checked before it is
+//! listed or used, and a second one is dropped by an ordinary change. Before the name that was
+//! listed changes, or goes with the directory, every other one has to be gone, because otherwise
+//! '..' would make one of these the name that counts ([`Files::settle_names`]).
 //!
 //! Invariant: a name is taken away only if it is a second one in the step in which the change is
 //! applied. Not asserted: that is the condition itself.
@@ -21,7 +22,7 @@ use crate::files::Files;
 use crate::planted::{Bug, is_planted};
 
 impl<E: Engine> Files<E> {
-    /// The inode behind a name that is no second one.
+    /// The inode that a name leads to, unless that is a second name.
     pub(crate) async fn find_vetted(
         &self,
         node: &File<E>,
@@ -39,7 +40,7 @@ impl<E: Engine> Files<E> {
         Ok(None)
     }
 
-    /// Looks at the names of directories in the chunk that begins at a byte of a directory.
+    /// Checks the names of directories in the chunk that begins at a byte of a directory.
     pub(crate) async fn vet_chunk(&self, node: &File<E>, start: u64) -> Result<(), FsError> {
         let chunk = self.engine.chunk(None, node, start).await?;
         let names = chunk.read(names_of_directories)?;
@@ -49,7 +50,7 @@ impl<E: Engine> Files<E> {
         Ok(())
     }
 
-    /// Looks at the names of a directory until there is one that stays.
+    /// Checks the names of a directory until there is one that stays.
     pub(crate) async fn vet_until_one(&self, node: &File<E>) -> Result<(), FsError> {
         let size = self.directory_size(node)?;
         for start in (0..size).step_by(CHUNK_SIZE) {
@@ -61,8 +62,8 @@ impl<E: Engine> Files<E> {
         Ok(())
     }
 
-    /// All that the names of a directory lead to, and whether these are directories; of names that
-    /// stay. Under its lock.
+    /// All inodes that the names of a directory lead to, and whether these are directories, without
+    /// second names. Under its lock.
     ///
     /// # Errors
     /// As those of looking a name up.
@@ -85,7 +86,7 @@ impl<E: Engine> Files<E> {
         Ok(all)
     }
 
-    /// The first name of a directory that stays, and what it leads to. Under its lock.
+    /// The first name of a directory that stays, and its inode. Under its lock.
     pub(crate) async fn first_name(&self, node: &File<E>) -> Result<Option<(Name, u64)>, FsError> {
         let mut listed = self.list(node, 0).await?;
         while let Some(last) = listed.last() {
@@ -97,10 +98,11 @@ impl<E: Engine> Files<E> {
         Ok(None)
     }
 
-    /// Waits until a directory has no second name, if it may have one. Where it has one, that is
-    /// counted: so nothing is waited for unless its links are more than it and what is in it make,
-    /// and then for the end of the scan, and until what that took away is durable. For a caller
-    /// that is about to change the name that was told, or to end the directory.
+    /// Waits until a directory has no second name, if it may have one. A second name is counted as
+    /// a link. So the wait happens only if the directory has more links than itself and its
+    /// contents account for, and then lasts until the scan has ended and the drops that it made are
+    /// durable. For a caller that is about to change the name that was listed, or to end the
+    /// directory.
     ///
     /// # Errors
     /// As those of looking a name up; [`FsError::Jukebox`] when the scan takes long, and
@@ -125,7 +127,7 @@ impl<E: Engine> Files<E> {
         Ok(horizon.durable(Depends::through(self.newest())).await?)
     }
 
-    /// Whether the name in a slot, which is one of a directory, is a second one.
+    /// Whether the name in a slot, which leads to a directory, is a second one.
     async fn is_second(&self, node: &File<E>, slot: Slot) -> Result<bool, FsError> {
         let child = self.node_of(slot.ino).await?;
         let known = child.directory.borrow().as_ref().map(|index| index.parent);
@@ -146,7 +148,7 @@ impl<E: Engine> Files<E> {
         first.is_some_and(|first| first < slot.offset)
     }
 
-    /// Takes a second name away, if it still is one.
+    /// Drops a second name, if it still is one.
     async fn drop_second(&self, node: &File<E>, name: &Name) -> Result<(), FsError> {
         let _alone = loop {
             match self.scans.begin(node.ino) {

@@ -1,4 +1,4 @@
-//! Snapshots: making and deleting them, going back to one, and finding the files in one.
+//! Snapshots: making, deleting and rolling back, and finding the files in one.
 //!
 //! A file of a snapshot is a [`Vnode`] like any other, in a table of its own. Nothing changes it:
 //! the namespace refuses that by what the file is named. It has no UNSTABLE data, its access time
@@ -21,9 +21,9 @@ use crate::files::{Files, MOST_CHAINS};
 use crate::held::Book;
 use crate::planted::{Bug, is_planted};
 
-/// Time for which a snapshot that waits for truncations lets others begin.
+/// Time for which a snapshot that waits for truncations lets others begin, before it blocks them.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time between two looks whether a truncation is under way.
+/// Interval between checks whether a truncation is under way.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl<E: Engine> Files<E> {
@@ -54,7 +54,7 @@ impl<E: Engine> Files<E> {
         }
         let node = node?;
         if node.attributes().nlink == 0 {
-            return Err(FsError::Stale); // it was being freed
+            return Err(FsError::Stale); // the file was being freed
         }
         if Ino(ino) > Ino::LAST_BESIDE_SNAPSHOTS {
             return Err(FsError::Corrupt); // its file id would be that of another
@@ -63,24 +63,24 @@ impl<E: Engine> Files<E> {
         Ok(node)
     }
 
-    /// What is to be told of the file that has this number in a snapshot.
+    /// Attributes of the file that has this number in a snapshot.
     pub(crate) async fn peek_held(&self, tree: SnapshotNumber, ino: u64) -> Result<Stat, FsError> {
         Ok(Stat::from(&self.held_of(tree, ino).await?))
     }
 
-    /// All that changed which snapshots there are, and may not be durable.
+    /// All changes of the set of snapshots that may not be durable.
     pub(crate) fn snapshot_changes(&self) -> Depends {
         self.snapshots.as_ref().map_or(Depends::NOTHING, Book::changes)
     }
 
-    /// What is to be told of the snapshots that clients find.
+    /// The snapshots that clients find: their number, and the time of the last change.
     pub(crate) fn ready_snapshots(&self) -> ReadySnapshots {
         let Some(book) = &self.snapshots else { return ReadySnapshots::default() };
         let (count, changed) = book.shown();
         ReadySnapshots { count, changed, depends: book.changes() }
     }
 
-    /// Changes which snapshots there are, with what an Update of that alone does.
+    /// Changes the set of snapshots, with an Update of its own.
     async fn change_snapshots(&self, change: SnapshotChange) -> Result<Depends, FsError> {
         self.check_changeable()?;
         let mut update = self.plan(Space::Superuser);
@@ -89,7 +89,7 @@ impl<E: Engine> Files<E> {
         Ok(self.changes_up_to(self.apply(ready, &mut ())))
     }
 
-    /// Waits for its turn to change which snapshots there are.
+    /// Waits for its turn to change the set of snapshots.
     ///
     /// # Errors
     /// [`FsError::Io`] when a stop has begun.
@@ -107,10 +107,10 @@ impl<E: Engine> Files<E> {
         self.engine.horizon().up_to(sequence)
     }
 
-    /// All places for truncations: no file is on its way to another size meanwhile. A file without
-    /// a name may be on its way to its end: no name in the snapshot leads to it, and the engine
-    /// goes on freeing it when the volume goes back to the snapshot. A truncation that begins holds
-    /// its file, so this stands in its way only after a long wait, and in no other call's way.
+    /// Waits for all places for truncations: no file is on its way to another size meanwhile. A
+    /// file without a name may be on its way to its end: no name in the snapshot leads to it, and
+    /// the engine goes on freeing it after a rollback to the snapshot. A truncation that begins
+    /// holds its file, so this blocks truncations only after a long wait, and never any other call.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when truncations wait for room below.
@@ -148,7 +148,7 @@ impl<E: Engine> Files<E> {
             self.write_back_all().await;
         }
         if losses != self.losses.get() {
-            return Err(FsError::Io); // it would not hold what was answered, and is lost since
+            return Err(FsError::Io); // it would lack data that was acknowledged, and is lost since
         }
         let _no_truncations = if is_planted(Bug::PinsAmidSteps) {
             self.truncations.acquire(0).await
@@ -180,7 +180,7 @@ impl<E: Engine> Files<E> {
         let _changing = self.begin_change(book).await?;
         book.deleting(number).ok_or(FsError::NoEntry)?;
         self.check_changeable()?;
-        book.left_by_readers(number).await; // nobody reads what is to be free
+        book.left_by_readers(number).await; // space that is to be freed has no reader
         let mut change = self.plan(Space::Superuser);
         let is_last = self.engine.delete_held(&mut change.update, number).await?;
         let ready = self.reserve(change).await?;

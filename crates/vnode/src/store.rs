@@ -130,8 +130,8 @@ impl<E: Engine> Store for Files<E> {
                 Either::Right(_) => false,
             };
         }
-        // What is about to be given back may itself wait for room in the log. The wait is left, and
-        // never a landing: it has writes under way.
+        // The space that is about to be given back may itself wait for room in the log. Only that
+        // wait is abandoned, never a landing: it has writes under way.
         match select(pin!(self.more_space()), self.engine.no_room_comes()).await {
             Either::Left((true, _)) => true,
             Either::Left((false, no_room_comes)) => {
@@ -282,7 +282,7 @@ impl<E: Engine> Store for Files<E> {
         Files::write_back(self, node, first, end).await?;
         self.settle_doubts(node, first..end).await?;
         if node.take_refusal() {
-            return Err(FsError::NoSpace); // of data that is gone: its writer is to know why
+            return Err(FsError::NoSpace); // for data that is gone: its writer must learn why
         }
         node.promise_written_back();
         Ok(())
@@ -352,7 +352,7 @@ impl<E: Engine> Store for Files<E> {
     }
 }
 
-/// The block behind a range that ends at this byte.
+/// The block behind the last that a range ending at this byte touches.
 fn end_of_commit(block_size: u64, end: u64) -> u64 {
     if is_planted(Bug::ShortCommits) { end / block_size } else { end.div_ceil(block_size) }
 }

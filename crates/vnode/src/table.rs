@@ -1,9 +1,10 @@
-//! The table of files in memory, and what of them goes when memory is short.
+//! The table of files in memory, and the eviction of vnodes when memory is short.
 //!
 //! A vnode may pin the block of its inode, and a directory keeps its names. Both would add up: a
 //! block holds a hundred inodes, so that few vnodes of a large volume can pin most of its inode
-//! blocks. So what vnodes keep is counted with the engine's blocks, and when these cannot be kept
-//! within their budget by themselves, vnodes are forgotten, the least recently used first.
+//! blocks. So the memory that vnodes keep is counted with the engine's blocks, and when these
+//! cannot be kept within their budget by themselves, vnodes are forgotten, the least recently used
+//! first.
 //!
 //! One order is enough. 4.4BSD has two lists, so that a vnode by which cached data is found goes
 //! last; here data is found by its byte of the disk and stays when its vnode goes, and a vnode with
@@ -26,14 +27,14 @@ use vfs::Sequence;
 
 use crate::vnode::{Facts, Vnode};
 
-/// Inodes kept in memory when no task uses them.
+/// Idle vnodes kept in memory.
 const IDLE_VNODES: usize = 65_536;
 
 /// See the module's prose.
 pub(crate) struct Table<I> {
     table: RefCell<NumberMap<Rc<Vnode<I>>>>,
     tick: Cell<u64>,
-    /// How many there may be before some are forgotten (invariant 3).
+    /// Vnodes that there may be before some are forgotten (invariant 3).
     most: Cell<usize>,
     /// Memory of the vnodes and their names.
     pub(crate) memory: Meter,
@@ -79,9 +80,9 @@ impl<I: Facts> Table<I> {
         self.table.borrow().len() > self.most.get()
     }
 
-    /// Forgets all idle vnodes but the most recently used, of which there may be half of
-    /// [`IDLE_VNODES`] and which, but for the last of them, may keep `bytes`: so that a directory
-    /// that is in use and larger than that stays.
+    /// Forgets all idle vnodes but the most recently used: at most half of [`IDLE_VNODES`] stay,
+    /// and all of these but the last keep at most `bytes`, so that a directory that is in use and
+    /// larger than that stays.
     pub(crate) fn forget(&self, durable: Sequence, bytes: usize) {
         let most = IDLE_VNODES / 2;
         let table = self.table.borrow();

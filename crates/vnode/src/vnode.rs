@@ -1,12 +1,12 @@
 //! A file in memory: the file as every caller sees it now.
 //!
-//! A [`Vnode`] has the engine's inode, as the last Update left it. UNSTABLE writes stand beside it
-//! until their data is written back, because what the disk says about a file must never be ahead
-//! of its data.
+//! A [`Vnode`] has the engine's inode, as the last Update left it. UNSTABLE writes are kept beside
+//! it until their data is written back, because the disk must never describe a file ahead of its
+//! data.
 //!
 //! States: *live* while it has a name; *dead* from the moment at which an Update that takes the
 //! last one was applied, though it may take further Updates until everything of it is free. A task
-//! that waited for its lock must look again.
+//! that waited for its lock must check again.
 //!
 //! Invariants:
 //! 1. One vnode for an inode number of a tree at a time.
@@ -14,9 +14,9 @@
 //!    not durable: every reply that shows something of the file waits for all of them.
 //! 3. `volatile` is there exactly while pages of the file are dirty; its size is never below the
 //!    inode's.
-//! 4. `written_back` has the Updates that brought UNSTABLE data home. No reply waits for them: what
-//!    they show, replies showed before, from memory. Only a reply that promises that the data stays
-//!    waits.
+//! 4. `written_back` has the Updates that wrote UNSTABLE data back. No reply waits for them:
+//!    earlier replies showed that data already, from memory. Only a reply that promises that the
+//!    data stays waits.
 //!
 //! Not asserted: 1, which the table asserts.
 
@@ -34,14 +34,14 @@ use crate::pages::Pages;
 use crate::planted::{Bug, is_planted};
 use crate::reading::Reading;
 
-/// What UNSTABLE writes changed and no Update carries yet.
+/// Attributes that UNSTABLE writes changed and no Update carries yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Volatile {
     /// The length that readers see.
     pub size: u64,
-    /// When its content changed last.
+    /// Time of the last change of its content.
     pub mtime: Timestamp,
-    /// When anything of it changed last.
+    /// Time of the last change of the file.
     pub ctime: Timestamp,
 }
 
@@ -51,61 +51,61 @@ fn join(changes: &Cell<Depends>, more: &Depends) {
     changes.set(both);
 }
 
-/// What an engine knows of a file.
+/// An engine's facts about a file.
 pub trait Facts {
     /// Its attributes, as they would be without UNSTABLE writes.
     fn attributes(&self, ino: u64, kind: FileKind) -> Attributes;
     /// Its length in bytes.
     fn size(&self) -> u64;
-    /// When its content changed last, and when anything of it.
+    /// Times of the last change of its content, and of the file.
     fn times(&self) -> (Timestamp, Timestamp);
     /// Whether it was created exclusively with these bits, and not changed since.
     fn has_verifier(&self, verifier: [u8; 8]) -> bool;
-    /// What its flags protect it from.
+    /// Protection by its flags.
     fn protection(&self) -> Protection;
-    /// The target of a symbolic link that is in the inode.
+    /// The target of a symbolic link, if it is stored in the inode.
     fn inline_target(&self) -> Option<Bytes>;
-    /// The block of memory that it keeps there: its address, and bytes.
+    /// The block of memory that the inode pins: its address and size in bytes.
     fn pinned(&self) -> (u64, usize);
 }
 
 /// See the module's prose.
 pub struct Vnode<I> {
-    /// Its number.
+    /// Inode number.
     pub ino: u64,
-    /// Which file of this number.
+    /// Generation of the inode number.
     pub generation: u32,
-    /// The tree in which it stands: that of a snapshot never changes.
+    /// The tree that the file is in: that of a snapshot never changes.
     pub tree: SnapshotNumber,
-    /// What it is; fixed for its life.
+    /// Its file type, which never changes.
     pub kind: FileKind,
-    /// Guards everything of the file; taken in the order of numbers.
+    /// Guards everything of the file; taken in the order of inode numbers.
     pub lock: Lock,
     /// Data pages, under the lock.
     pub(crate) pages: RefCell<Pages>,
-    /// UNSTABLE changes of size and time, under the lock.
+    /// UNSTABLE changes of size and times, under the lock.
     volatile: Cell<Option<Volatile>>,
-    /// How it is being read.
+    /// Its read pattern, for read-ahead.
     pub(crate) reading: Cell<Reading>,
     /// Names of a directory, once they were read.
     pub(crate) directory: RefCell<Option<Box<DirIndex>>>,
-    /// Ticks of the table's clock at the last use.
+    /// Tick of the table's clock at the last use.
     pub(crate) used: Cell<u64>,
     inode: RefCell<I>,
     depends: Cell<Depends>,
     written_back: Cell<Depends>,
-    /// Whether UNSTABLE data is gone for which there was no room below, and no caller knows yet.
+    /// Whether UNSTABLE data was lost for which there was no room below, and no caller knows yet.
     is_refused: Cell<bool>,
     /// The tick at which its pages began to wait for their turn to be written back.
     pub(crate) waits_since: Cell<u64>,
-    /// Whether a task writes some of them back.
+    /// Whether a task writes some of its pages back.
     pub(crate) is_behind: Cell<bool>,
     dead: Cell<bool>,
 }
 
 impl<I: Facts> Vnode<I> {
-    /// A file of which nothing but the inode is known: what an engine has read, or what an Update
-    /// is about to make.
+    /// A file without state in memory: an inode that an engine has read, or that an Update is about
+    /// to make.
     pub fn new(number: (u64, u32), kind: FileKind, inode: I) -> Rc<Self> {
         Self::held(SnapshotNumber::LIVE, number, kind, inode)
     }
@@ -138,22 +138,22 @@ impl<I: Facts> Vnode<I> {
         })
     }
 
-    /// The name of this file for ever.
+    /// The identity of this file for ever.
     pub fn id(&self) -> ObjectId {
         ObjectId { ino: Ino(self.ino), generation: self.generation, snapshot: self.tree }
     }
 
-    /// The chain of Updates that leaves it `size` bytes, or, without one, ends it.
+    /// The chain of Updates that leaves the file `size` bytes, or, without a size, frees it.
     pub(crate) fn chain(&self, size: Option<u64>) -> Chain {
         Chain { ino: self.ino, generation: self.generation, size }
     }
 
-    /// Looks at the inode as the last Update left it.
+    /// Passes the inode, as the last Update left it, to `look`.
     pub fn look<T>(&self, look: impl FnOnce(&I) -> T) -> T {
         look(&self.inode.borrow())
     }
 
-    /// What UNSTABLE writes changed, if there are pages.
+    /// The changes of UNSTABLE writes, if there are pages.
     pub fn volatile(&self) -> Option<Volatile> {
         self.volatile.get()
     }
@@ -201,7 +201,7 @@ impl<I: Facts> Vnode<I> {
         );
     }
 
-    /// Forgets changes of which a reply need not tell any more.
+    /// Forgets changes that no reply needs to wait for any more.
     pub(crate) fn keep_changes(&self, keeps: impl Fn(Sequence) -> bool) {
         for changes in [&self.depends, &self.written_back] {
             let mut left = changes.get();
@@ -215,7 +215,7 @@ impl<I: Facts> Vnode<I> {
         self.directory.borrow().as_ref().map_or(0, |index| index.bytes())
     }
 
-    /// Pages are lost: the file ends with what is stored, or with the last page that is left.
+    /// Pages are lost: the file ends with its stored data, or with the last page that is left.
     pub(crate) fn lose_end(&self, block_size: u64) {
         let Some(volatile) = self.volatile.get() else { return };
         let pages = self.pages.borrow();
@@ -223,18 +223,18 @@ impl<I: Facts> Vnode<I> {
         self.volatile.set(Some(Volatile { size: end, ..volatile }));
     }
 
-    /// Notes that UNSTABLE data found no room below when no caller had asked for it: the next
-    /// COMMIT tells it.
+    /// Notes that UNSTABLE data found no room below in a background write-back: the next COMMIT
+    /// reports it.
     pub(crate) fn note_refusal(&self) {
         self.is_refused.set(true);
     }
 
-    /// Whether there was a refusal since this was asked last.
+    /// Returns whether there was a refusal since the last call, and clears it.
     pub(crate) fn take_refusal(&self) -> bool {
         self.is_refused.take()
     }
 
-    /// Notes that these brought UNSTABLE data home (invariant 4).
+    /// Notes that these Updates wrote UNSTABLE data back (invariant 4).
     pub(crate) fn written_back_by(&self, changes: &Depends) {
         join(&self.written_back, changes);
         debug_assert!(
@@ -243,7 +243,7 @@ impl<I: Facts> Vnode<I> {
         );
     }
 
-    /// From now on replies wait for all UNSTABLE data that has been brought home.
+    /// Makes replies wait, from now on, for all UNSTABLE data that has been written back.
     pub(crate) fn promise_written_back(&self) {
         if !is_planted(Bug::UnwaitedLandings) {
             self.changed_by(&self.written_back.get());
@@ -260,12 +260,12 @@ impl<I: Facts> Vnode<I> {
         self.dead.get()
     }
 
-    /// The file is gone.
+    /// Marks the file as gone.
     pub(crate) fn die(&self) {
         self.dead.set(true);
     }
 
-    /// Takes over what an Update makes of the inode, or what becomes of it without one.
+    /// Changes the inode to its state after an Update, or after a change without one.
     pub fn set_inode(&self, change: impl FnOnce(&mut I)) {
         let mut inode = self.inode.borrow_mut();
         change(&mut inode);
@@ -276,7 +276,7 @@ impl<I: Facts> Vnode<I> {
         }
     }
 
-    /// Sets what of the inode no Update carries and no UNSTABLE write stands beside.
+    /// Changes parts of the inode that no Update carries and no UNSTABLE write overrides.
     pub fn touch_inode(&self, change: impl FnOnce(&mut I)) {
         change(&mut self.inode.borrow_mut());
     }

@@ -1,16 +1,15 @@
-//! Units of chunks that are cut: memory of small buffers.
+//! Cut units of chunks: memory of small buffers.
 //!
-//! Why it is not an allocator's: that has other memory for each size, and what buffers of one size
-//! give back is of no use for the next. A cache of large pieces that becomes one of small ones, as
-//! blocks of files are written over, would have all of its memory new from the kernel a second
-//! time.
+//! Why not an allocator: it keeps separate memory for each size, so the freed buffers of one size
+//! are of no use for the next. A cache of large pieces that becomes one of small ones, as blocks of
+//! files are overwritten, would get all of its memory new from the kernel a second time.
 //!
 //! A piece is one, two or four pages. Pieces are cut from the unit with the smallest free piece
-//! that suffices, and a unit is a chunk's again when all of it came back.
+//! that suffices, and a unit returns to its chunk when all of it is free.
 //!
 //! Invariants:
-//! 1. A page of a unit that is cut is free, or belongs to the caller that took the piece that it is
-//!    of; `free` tells which. Units with no free page are not in there, nor are whole ones.
+//! 1. A page of a cut unit is free, or belongs to the caller that took the piece that contains it;
+//!    `free` records which. Units with no free page are not listed there, nor are whole ones.
 //! 2. Every byte of a piece is initialised, as those of the unit are.
 //!
 //! Not asserted: 2, which chunks keep.
@@ -21,16 +20,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{UNIT, Units};
 
-/// Bytes of a page, the smallest piece.
+/// Size of a page, the smallest piece.
 const PAGE: usize = UNIT >> WHOLE;
-/// The order of a unit that is whole, in pages.
+/// The order of a whole unit, in pages.
 const WHOLE: usize = 3;
 
-/// Units that are cut, by their addresses.
+/// Cut units, by address.
 struct Cut {
-    /// Free pages of those that have some.
+    /// Free pages of the units that have some.
     free: BTreeMap<usize, Units>,
-    /// They by the order of the largest free piece.
+    /// The same units by the order of the largest free piece.
     with_free: [BTreeSet<usize>; WHOLE],
 }
 
@@ -47,20 +46,21 @@ fn order_of(length: usize) -> usize {
     (length / PAGE).ilog2() as usize
 }
 
-/// A piece of `length` bytes, one, two or four pages, that holds anything; nothing if the kernel
-/// has no memory.
+/// Takes a piece of `length` bytes, one, two or four pages, with arbitrary contents; nothing if the
+/// kernel has no memory.
 pub(crate) fn take(length: usize) -> Option<NonNull<u8>> {
     cut().take(order_of(length), || super::take(UNIT))
 }
 
-/// Gives a piece back.
+/// Frees a piece.
 ///
 /// # Safety
-/// It was taken for this length, is given back once, and nobody refers to it any more.
+/// It was taken for this length, is freed once, and nobody refers to it any more.
 pub(crate) unsafe fn give_back(piece: NonNull<u8>, length: usize) {
     let whole = cut().give_back(piece, order_of(length));
     if let Some(whole) = whole {
-        // SAFETY: it was taken for this length to be cut, and all that was cut from it is here.
+        // SAFETY: the unit was taken for this length to be cut, and all that was cut from it is
+        // back.
         unsafe { super::give_back(whole, UNIT) };
     }
 }
@@ -70,7 +70,7 @@ impl Cut {
         Self { free: BTreeMap::new(), with_free: [const { BTreeSet::new() }; WHOLE] }
     }
 
-    /// A piece of this order; of a `new` unit, if none that is cut has one.
+    /// Takes a piece of this order; from a `new` unit, if no cut unit has one.
     fn take(
         &mut self,
         order: usize,
@@ -86,7 +86,7 @@ impl Cut {
         NonNull::new(ptr::with_exposed_provenance_mut(unit + first * PAGE))
     }
 
-    /// Gives the unit if all of it is back.
+    /// Frees a piece; returns its unit if all of that is free.
     fn give_back(&mut self, piece: NonNull<u8>, order: usize) -> Option<NonNull<u8>> {
         let piece = piece.as_ptr().expose_provenance();
         let unit = piece - piece % UNIT;
@@ -98,7 +98,7 @@ impl Cut {
         NonNull::new(ptr::with_exposed_provenance_mut(unit)).filter(|_| is_whole)
     }
 
-    /// Notes what is free of a unit now.
+    /// Records the free pages of a unit.
     fn put(&mut self, unit: usize, free: Units) {
         let before =
             if free.is_empty() { self.free.remove(&unit) } else { self.free.insert(unit, free) };
@@ -119,7 +119,7 @@ impl Cut {
 mod tests {
     use super::*;
 
-    /// Units of a test alone, whose memory nobody looks at: they are numbered from 1 on.
+    /// Units of one test alone, whose memory is never accessed: they are numbered from 1 on.
     #[derive(Default)]
     struct Own {
         cut: Option<Cut>,
@@ -151,7 +151,7 @@ mod tests {
             self.check();
         }
 
-        /// Counts anew what is counted along the way.
+        /// Recomputes and compares the running counts.
         fn check(&self) {
             let cut = self.cut.as_ref().expect("something was taken");
             let mut with_free = [const { BTreeSet::new() }; WHOLE];
@@ -224,7 +224,7 @@ mod tests {
             // SAFETY: the test has the piece, of which every byte was written.
             let bytes = unsafe { std::slice::from_raw_parts(piece.as_ptr(), length) };
             assert!(bytes.iter().all(|&byte| byte == number as u8));
-            // SAFETY: it was taken for this length, and is not looked at any more.
+            // SAFETY: it was taken for this length, and is not accessed any more.
             unsafe { give_back(piece, length) };
         }
     }

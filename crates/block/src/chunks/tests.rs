@@ -1,6 +1,6 @@
 use super::*;
 
-/// Chunks of a test alone, which end with it.
+/// Chunks of one test alone, dropped at its end.
 struct Own(Chunks);
 
 impl Own {
@@ -20,7 +20,7 @@ impl Own {
         self.check();
     }
 
-    /// How many chunks have memory, and of how many of them no piece is taken.
+    /// Number of chunks with memory, and of those without a taken piece.
     fn counts(&self) -> (usize, usize) {
         let chunks = &self.0.chunks;
         (chunks.len(), chunks.values().filter(|chunk| chunk.free == Units::ALL).count())
@@ -30,7 +30,7 @@ impl Own {
         self.0.chunks.values().filter(|chunk| !chunk.holes.is_empty()).count()
     }
 
-    /// Counts anew what is counted along the way.
+    /// Recomputes and compares the running counts.
     fn check(&self) {
         let all = &self.0;
         let mut free_bytes = 0;
@@ -107,7 +107,7 @@ fn a_chunk_that_nobody_uses_is_for_pieces_of_any_size() {
 fn neighbours_that_come_back_are_a_larger_piece() {
     let mut own = Own::new();
     let small: Vec<_> = (0..64).map(|_| own.take(UNIT)).collect();
-    own.take(1 << 20); // another chunk, of which the half is free
+    own.take(1 << 20); // another chunk, half of which is free
     small[16..32].iter().for_each(|&piece| own.give_back(piece, UNIT));
     assert_eq!(own.take(512 << 10), small[16], "it is the smallest that suffices");
     let half = own.take(1 << 20);
@@ -129,7 +129,7 @@ fn everybody_has_what_he_took_and_nobody_else() {
             let before = own.0.retained;
             own.0.retain(before, number % (3 * FREE_MOST));
         }
-        // Now more, now less, so that both limits are met.
+        // Sometimes more, sometimes fewer, so that both limits are met.
         let most = if step / 1_000 % 2 == 0 { 150 } else { 30 };
         if taken.len() < most && !number.is_multiple_of(3) {
             let length = UNIT << (number / 3 % 6);
@@ -163,7 +163,7 @@ fn what_nobody_has_is_bounded_and_holes_go_with_the_rest_of_their_chunk() {
     assert_eq!(own.0.free_bytes, FREE_MOST);
     let with_holes = own.with_holes();
     assert_eq!(with_holes, by_chunk.len() - FREE_MOST / length);
-    // What is memory is taken before what is not.
+    // Free units with memory are taken before those without.
     let kept: Vec<_> = (0..FREE_MOST / length).map(|_| own.take(length)).collect();
     assert!(kept.iter().all(|&piece| is_all(piece, length, 7)));
     let new = own.take(length);
@@ -194,7 +194,7 @@ fn what_is_retained_stays_memory_and_goes_when_it_is_no_more() {
         pieces.into_iter().partition(|piece| piece.addr().get().is_multiple_of(CHUNK));
     go.into_iter().for_each(|piece| own.give_back(piece, length));
     assert_eq!(own.0.free_bytes, 3 * FREE_MOST);
-    // What is free of others goes first, and whole chunks last.
+    // Free pieces of other chunks go first, and whole chunks last.
     own.give_back(stay[0], length);
     assert_eq!(own.counts().1, 1);
     own.0.retain(retained, FREE_MOST / 2);

@@ -1,16 +1,16 @@
-//! The units of a chunk, a bit for each, and pieces among them.
+//! The units of a chunk as a bit set, and the pieces within it.
 //!
 //! A piece is of order `n` when it has `1 << n` units. It begins at a multiple of its length, so
 //! that two pieces have no unit in common or one is within the other.
 
 use std::ops::{BitAnd, BitOr, Sub};
 
-/// Units of a chunk.
+/// Units in a chunk.
 pub(super) const COUNT: usize = u64::BITS as usize;
 /// Orders of pieces, from one unit to all.
 pub(super) const ORDERS: usize = COUNT.ilog2() as usize + 1;
 
-/// Some units of a chunk.
+/// A set of units of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Units(u64);
 
@@ -18,7 +18,7 @@ impl Units {
     pub(super) const NONE: Self = Self(0);
     pub(super) const ALL: Self = Self(u64::MAX);
 
-    /// Those of a piece.
+    /// The units of a piece.
     pub(super) fn of(first: usize, order: usize) -> Self {
         Self((u64::MAX >> (COUNT - (1 << order))) << first)
     }
@@ -31,7 +31,7 @@ impl Units {
         self.0.count_ones() as usize
     }
 
-    /// The first piece of an order that lies within these.
+    /// The first piece of an order that lies within the set.
     pub(super) fn first(self, order: usize) -> Option<usize> {
         let starts = (0..order).fold(self.0, |starts, half| starts & starts >> (1 << half));
         let multiples = u64::MAX / Self::of(0, order).0;
@@ -39,17 +39,17 @@ impl Units {
         (starts != 0).then(|| starts.trailing_zeros() as usize)
     }
 
-    /// The order of the largest piece that lies within these.
+    /// The order of the largest piece that lies within the set.
     pub(super) fn largest(self) -> Option<usize> {
         (0..ORDERS).rev().find(|&order| self.first(order).is_some())
     }
 
-    /// Stretches of neighbours: where each begins, and how many they are.
+    /// Runs of adjacent units: first unit and number of each.
     pub(super) fn stretches(mut self) -> impl Iterator<Item = (usize, usize)> {
         std::iter::from_fn(move || {
             let first = self.0.trailing_zeros() as usize;
             let count = self.0.checked_shr(first as u32)?.trailing_ones() as usize;
-            self.0 &= self.0.wrapping_add(1 << first); // carries through the stretch
+            self.0 &= self.0.wrapping_add(1 << first); // carries through the run
             Some((first, count))
         })
     }

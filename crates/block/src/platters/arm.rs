@@ -1,4 +1,4 @@
-//! An arm with its heads, somewhere above a spinning disk.
+//! An arm with its heads, above a spinning disk.
 
 use super::seek::SeekCurve;
 use super::{Place, Platters};
@@ -8,7 +8,7 @@ use super::{Place, Platters};
 pub struct Arm {
     platters: Platters,
     curve: SeekCurve,
-    /// How far the spindle was in its turn when time began.
+    /// Rotation of the spindle at time 0, as a time.
     phase_ns: u64,
     cylinder: u64,
     track: u64,
@@ -16,32 +16,32 @@ pub struct Arm {
 }
 
 impl Arm {
-    /// One over the first track of a disk, that turns as it happens to: so far was the spindle in
-    /// its turn when time began.
+    /// An arm over the first track of a disk; `phase_ns` is the rotation of the spindle at time 0.
     pub fn new(platters: Platters, phase_ns: u64) -> Self {
         let curve = SeekCurve::fit(platters.seek_ns, platters.cylinders());
         Self { platters, curve, phase_ns, cylinder: 0, track: 0, seeks: 0 }
     }
 
-    /// How often it has set out for another cylinder. Going on to the next cylinder within a
-    /// transfer is none.
+    /// Number of seeks to another cylinder. Going on to the next cylinder within a transfer is
+    /// none.
     pub fn seeks(&self) -> u64 {
         self.seeks
     }
 
-    /// How long until the first byte of a sector is under its head, if the arm sets out now.
+    /// Time until the first byte of a sector is under its head, if the arm starts now.
     pub fn positioning_ns(&self, now_ns: u64, sector: u64) -> u64 {
         let place = self.platters.place(sector);
         let move_ns = self.move_ns(&place);
         move_ns + self.platters.wait_ns(now_ns + move_ns, self.phase_ns, &place)
     }
 
-    /// The cylinder at which it is.
+    /// The cylinder at which the arm is.
     pub fn cylinder(&self) -> u64 {
         self.cylinder
     }
 
-    /// It has just passed the end of the sector before this one: so the spindle turns.
+    /// Sets the arm and the spindle to the end of the sector before this one, which has just
+    /// passed.
     pub fn has_passed(&mut self, now_ns: u64, sector: u64) {
         let place = self.platters.place(sector - 1);
         let turn_ns = self.platters.rotation_ns;
@@ -50,25 +50,25 @@ impl Arm {
         self.is_behind(sector);
     }
 
-    /// It is behind the sector before this one, at whatever angle.
+    /// Sets the arm to the sector before this one, at whatever angle.
     pub fn is_behind(&mut self, sector: u64) {
         let place = self.platters.place(sector - 1);
         (self.cylinder, self.track) = (place.cylinder, place.track);
     }
 
-    /// How long it takes to the cylinder of a sector, or to its head.
+    /// Seek time to the cylinder of a sector, or switch time to its head.
     pub fn seek_ns(&self, sector: u64) -> u64 {
         self.move_ns(&self.platters.place(sector))
     }
 
-    /// Sets out for the sectors `first..end` and returns when the last one has passed.
+    /// Starts for the sectors `first..end` and returns the time at which the last one has passed.
     pub fn transfer(&mut self, now_ns: u64, first: u64, end: u64) -> u64 {
         self.seeks += u64::from(self.platters.place(first).cylinder != self.cylinder);
         self.stream(now_ns, first, end, u64::MAX).1
     }
 
-    /// Passes over the sectors from `first` until `end`, or as far as it comes by `until_ns`: the
-    /// sector after the last that has passed, and when that had.
+    /// Passes over the sectors from `first` until `end`, or as far as it gets by `until_ns`:
+    /// returns the sector after the last that has passed, and the time at which that had.
     pub fn stream(&mut self, mut now_ns: u64, first: u64, end: u64, until_ns: u64) -> (u64, u64) {
         let mut sector = first;
         while sector < end {

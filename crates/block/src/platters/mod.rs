@@ -1,14 +1,14 @@
-//! Where on a disk its sectors lie, and how long its arm takes to them: what a host may know that
-//! chooses places by where the heads will be.
+//! The geometry and timing of a disk's platters: knowledge for a host that places blocks by the
+//! position of the heads.
 //!
-//! Sectors are numbered along a track, then over the heads of a cylinder, then inwards. Each
-//! track begins later than the one before by as much as changing over takes (the *skew*), so that
-//! what reads on meets the next sector and does not wait for a turn. Where in its turn the spindle
-//! is, nobody is told: who sees when a transfer has ended knows it from then on.
+//! Sectors are numbered along a track, then over the heads of a cylinder, then inwards. Each track
+//! begins later than the one before by as much as a switch takes (the *skew*), so that a sequential
+//! transfer meets the next sector and does not wait for a turn. No device reports the rotation of
+//! its spindle: a host that sees when a transfer has ended knows it from then on.
 //!
 //! Invariant: the angles of a track are `position * rotation / sectors`, rounded down, for every
-//! position and beyond one turn. What ends where something else begins ends at its very
-//! nanosecond, and nothing ever misses its sector by a rounding.
+//! position and beyond one turn. A sector ends at the very nanosecond at which the next one begins,
+//! and nothing ever misses its sector by a rounding.
 
 mod arm;
 mod seek;
@@ -23,9 +23,9 @@ pub const SECTOR: u64 = 512;
 /// Neighbouring cylinders whose tracks hold the same number of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// How many cylinders.
+    /// Number of cylinders.
     pub cylinders: u32,
-    /// Sectors of 512 bytes on each of their tracks.
+    /// Sectors of 512 bytes on each track.
     pub sectors_per_track: u32,
 }
 
@@ -36,49 +36,50 @@ pub struct Platters {
     pub zones: &'static [Zone],
     /// Surfaces, each with its head.
     pub heads: u64,
-    /// One turn.
+    /// Time of one turn.
     pub rotation_ns: u64,
-    /// From a head to another on the same cylinder.
+    /// Time to switch to another head on the same cylinder.
     pub head_switch_ns: u64,
-    /// From a cylinder to the next, the mean over all pairs, and from the first to the last.
+    /// Seek times from a cylinder to the next, the mean over all pairs, and from the first to the
+    /// last.
     pub seek_ns: [u64; 3],
-    /// The speed of the way to the host.
+    /// Speed of the bus to the host.
     pub bus_bytes_per_second: u64,
-    /// Whether the disk does one call after the other, a write once its data is there, and answers
-    /// it when it has passed: so that a host can follow its turns.
+    /// Whether the disk executes one call after the other, a write once its data is there, and
+    /// replies when the sector has passed: so that a host can follow its turns.
     pub are_turns_known: bool,
     /// Sectors of the disk in front of the device.
     pub first: u64,
 }
 
-/// A sector's place.
+/// The location of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The cylinder, the outermost being 0.
+    /// Its cylinder, the outermost being 0.
     pub cylinder: u64,
-    /// Counted over the whole disk.
+    /// Its track, counted over the whole disk.
     pub track: u64,
-    /// Sectors from here to the end of the track, this one included.
+    /// Sectors from here to the end of the track, including this one.
     pub left_on_track: u64,
     /// Sectors on the track.
     per_track: u64,
-    /// The position in the turn, in sectors.
+    /// Its position in the turn, in sectors.
     position: u64,
 }
 
 impl Platters {
-    /// How many cylinders there are.
+    /// Number of cylinders.
     pub fn cylinders(&self) -> u64 {
         self.zones.iter().map(|zone| u64::from(zone.cylinders)).sum()
     }
 
-    /// Sectors of the whole disk.
+    /// Number of sectors of the whole disk.
     pub fn sectors(&self) -> u64 {
         let tracks = |zone: &Zone| u64::from(zone.cylinders) * self.heads;
         self.zones.iter().map(|zone| tracks(zone) * u64::from(zone.sectors_per_track)).sum()
     }
 
-    /// The sectors of a cylinder, as far as they are on the device.
+    /// The sectors of a cylinder that are on the device.
     pub fn sectors_of(&self, cylinder: u64) -> Range<u64> {
         let (mut start, mut left) = (0, cylinder);
         for zone in self.zones {
@@ -94,12 +95,12 @@ impl Platters {
         0..0
     }
 
-    /// How long so many bytes take on the way to the disk, rounded up.
+    /// Time to send this many bytes to the disk, rounded up.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
         (u128::from(bytes) * 1_000_000_000).div_ceil(self.bus_bytes_per_second.into()) as u64
     }
 
-    /// Where a sector of the device is.
+    /// The location of a sector of the device.
     ///
     /// # Panics
     /// When the disk has no such sector.
@@ -128,7 +129,7 @@ impl Platters {
         unreachable!("a disk is no larger than its platters, which is checked when it is made")
     }
 
-    /// How far from the index mark a track begins, in sectors.
+    /// Distance of the start of a track from the index mark, in sectors.
     fn skew(&self, cylinder: u64, head: u64, per_track: u64) -> u64 {
         let covering = |time_ns: u64| ((time_ns + 1) * per_track).div_ceil(self.rotation_ns);
         let of_heads = covering(self.head_switch_ns);
@@ -137,25 +138,25 @@ impl Platters {
         (cylinder * of_cylinder + head * of_heads) % per_track
     }
 
-    /// How far into a turn a place begins.
+    /// The angle at which a sector begins, as a time.
     pub fn angle_ns(&self, place: &Place) -> u64 {
         place.position * self.rotation_ns / place.per_track
     }
 
-    /// How long from now until the place comes under its head; `phase_ns` is the spindle's.
+    /// Time until the sector comes under its head; `phase_ns` is the spindle's rotation.
     pub fn wait_ns(&self, now_ns: u64, phase_ns: u64, place: &Place) -> u64 {
         let target_ns = self.angle_ns(place);
         let current_ns = (now_ns + phase_ns) % self.rotation_ns;
         (target_ns + self.rotation_ns - current_ns) % self.rotation_ns
     }
 
-    /// How long `count` sectors of one track take to pass, from the start of the place.
+    /// Time for `count` sectors of one track to pass, from the start of the given one.
     pub fn pass_ns(&self, place: &Place, count: u64) -> u64 {
         let angle = |position| position * self.rotation_ns / place.per_track;
         angle(place.position + count) - angle(place.position)
     }
 
-    /// How many sectors of one track pass within a time of less than a turn.
+    /// Number of sectors of one track that pass within a time of less than a turn.
     pub fn passed(&self, place: &Place, time_ns: u64) -> u64 {
         let about = time_ns * place.per_track / self.rotation_ns;
         if self.pass_ns(place, about) > time_ns { about - 1 } else { about }

@@ -1,9 +1,9 @@
-//! The time of an arm's way from cylinder to cylinder.
+//! The seek time of an arm.
 //!
-//! Short ways are spent accelerating and braking and grow with the square root of the distance,
-//! long ones coasting and grow with the distance itself; settling takes its time on each:
-//! `a + b * sqrt(d) + c * d`. Manuals give three figures, for one cylinder, on average, and across
-//! the whole disk, and three figures fix the three coefficients.
+//! Short seeks are spent accelerating and braking and grow with the square root of the distance,
+//! long ones coasting and grow with the distance itself; settling takes its time on each: `a + b *
+//! sqrt(d) + c * d`. Manuals give three figures, for one cylinder, on average, and across the whole
+//! disk, and three figures fix the three coefficients.
 
 /// The mean of the square root of the distance of two random points on a line of length 1.
 const MEAN_ROOT: f64 = 8.0 / 15.0;
@@ -40,7 +40,7 @@ impl SeekCurve {
         curve
     }
 
-    /// The time of a way over so many cylinders.
+    /// The seek time over this many cylinders.
     pub(super) fn time_ns(&self, distance: u64) -> u64 {
         if distance == 0 {
             return 0;

@@ -20,12 +20,12 @@ pub struct UringDevice {
 }
 
 impl UringDevice {
-    /// Takes over an opened disk.
+    /// Takes over an open disk.
     pub fn new(ring: &Rc<Ring>, file: DiskFile) -> Self {
         Self { disk: Holder::new(file), ring: ring.clone() }
     }
 
-    /// Puts an operation into the ring; an empty one is done already.
+    /// Queues an operation in the ring; an empty one is done already.
     fn start<T: 'static>(
         &self,
         verb: Verb,

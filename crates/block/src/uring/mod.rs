@@ -1,26 +1,26 @@
 //! The fast device: the kernel makes the calls, and many of them go out with one system call.
 //!
-//! A [`Ring`] belongs to one reactor and is shared by its devices. A call on a device only puts an
-//! operation into the ring's backlog. The reactor
-//! * calls [`Ring::turn`] when it has run everything that was ready, so that all operations of
-//!   that round go out together, and now and then where something is always ready;
-//! * waits, beside its sockets, for [`Ring::event_fd`] to tell of something that is done, and then
-//!   calls [`Ring::reap`], which wakes the futures whose operations that are.
+//! A [`Ring`] belongs to one reactor and is shared by its devices. A call on a device only adds an
+//! operation to the ring's backlog. The reactor
+//! * calls [`Ring::turn`] when it has run all ready tasks, so that all operations of that round go
+//!   out together, and now and then where some task is always ready;
+//! * waits, beside its sockets, for [`Ring::event_fd`] to signal a completion, and then calls
+//!   [`Ring::reap`], which wakes the futures of the completed operations.
 //!
 //! A reactor that never comes back to `turn` waits for ever; `turn` with nothing to do costs no
 //! system call. Tools without a reactor call [`Ring::wait`].
 //!
 //! # Invariants
 //! 1. From the moment an operation is in the ring until its completion has been taken out, its
-//!    memory lives in `operations` and is touched by the kernel alone. Dropping a future drops the
-//!    wish to know, never the memory; dropping the ring waits for the kernel.
+//!    memory lives in `operations` and is touched by the kernel alone. Dropping a future abandons
+//!    the result, never the memory; dropping the ring waits for the kernel.
 //! 2. There are never more operations in the ring than its completion queue has room for, so no
 //!    completion overflows. The others wait in the backlog, first come, first served.
 //! 3. No borrow is held while a future is woken.
 //!
-//! # What is deliberately absent
+//! # Deliberately absent
 //! A kernel thread that polls for submissions: with as many threads as cores it takes the core that
-//! the reactor needs. Deferred task work: the event counter would no longer tell of completions by
+//! the reactor needs. Deferred task work: the event counter would no longer signal completions by
 //! itself. The order of completions: the kernel gives none, and [`crate::BlockDevice`] promises
 //! none.
 
@@ -39,28 +39,28 @@ use io_uring::{IoUring, Probe, opcode};
 pub use device::UringDevice;
 use operation::{Operation, Progress};
 
-/// Room for submissions; the kernel makes twice as much for completions.
+/// Submission queue entries; the completion queue has twice as many.
 const ENTRIES: u32 = 256;
 
-/// Whether this kernel, and what confines this process, let us use io_uring.
+/// Whether this kernel, and the sandbox of this process, allow io_uring.
 pub fn is_available() -> bool {
     Ring::new().is_ok()
 }
 
 /// The queues that one reactor shares with the kernel. See the module.
 pub struct Ring {
-    /// Counts completions. No code reads it: the edges tell.
+    /// Counts completions. No code reads it: its edges are the signal.
     event: File,
     state: RefCell<State>,
 }
 
 struct State {
     queues: IoUring,
-    /// Everything that has not been answered, by its number (invariant 1).
+    /// All unfinished operations, by number (invariant 1).
     operations: BTreeMap<u64, Operation>,
-    /// Those of them that the kernel does not know yet.
+    /// Operations that the kernel does not know yet.
     backlog: VecDeque<u64>,
-    /// How many it does know.
+    /// Number of operations that it does know.
     submitted: usize,
     next: u64,
 }
@@ -96,26 +96,26 @@ impl Ring {
         Ok(Rc::new(Self { event, state: RefCell::new(state) }))
     }
 
-    /// Becomes readable, once more each time, when [`Ring::reap`] has something to do. To be
-    /// watched for these edges (`EPOLLET`), and never to be read.
+    /// Becomes readable, once more each time, when [`Ring::reap`] has something to do. Watch it for
+    /// these edges (`EPOLLET`), and never read it.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// How many operations have not been answered.
+    /// Number of unfinished operations.
     pub fn in_flight(&self) -> usize {
         self.state.borrow().operations.len()
     }
 
-    /// Gives the kernel everything that waits and fits, with one system call if all goes well.
+    /// Submits all waiting operations that fit, with one system call if all goes well.
     ///
     /// # Errors
-    /// The operating system's, when it takes nothing more; what waits stays where it is.
+    /// The operating system's, when it takes no more; waiting operations stay queued.
     pub fn submit(&self) -> io::Result<()> {
         self.state.borrow_mut().submit()
     }
 
-    /// Submits, and reaps if something is done.
+    /// Submits, and reaps if there are completions.
     ///
     /// # Errors
     /// As [`Ring::submit`].
@@ -128,8 +128,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Answers everything that is done and says how many that were. Goes on with what was done
-    /// only in part, or had no room so far.
+    /// Finishes all completed operations and returns their number. Continues operations that were
+    /// done only in part, or had no room so far.
     ///
     /// # Errors
     /// As [`Ring::submit`].
@@ -147,7 +147,7 @@ impl Ring {
         Ok(count)
     }
 
-    /// Submits, blocks until something is done if anything is under way, and reaps.
+    /// Submits, blocks until a completion if any operation is in flight, and reaps.
     ///
     /// # Errors
     /// As [`Ring::submit`].
@@ -222,7 +222,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         while self.in_flight() > 0 {
             if self.wait().is_err() {
-                // The kernel may still write into that memory: it must never be used again.
+                // The kernel may still write into that memory: it must never be reused.
                 std::mem::forget(std::mem::take(&mut self.state.get_mut().operations));
             }
         }

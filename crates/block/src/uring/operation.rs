@@ -1,4 +1,4 @@
-//! One operation: its memory, what the kernel is told about it, and what becomes of the result.
+//! One operation: its memory, its submission to the kernel, and the handling of its result.
 
 #![allow(unsafe_code)]
 
@@ -16,12 +16,12 @@ use crate::held::Held;
 use crate::system::SLICES_MAX;
 use crate::{Buffer, IoError, Verb};
 
-/// The kernel moves less than two gibibytes at once; more is continued.
+/// The most bytes of one transfer: the kernel moves less than 2 GiB at once; more is continued.
 const READ_MAX: usize = 1 << 30;
 
 type Answer<T> = oneshot::Sender<std::result::Result<T, IoError>>;
 
-/// What is to be done, and the memory for it.
+/// The kind of an operation, with its memory.
 pub(super) enum Work {
     Read { buffer: Buffer, is_of_medium: bool, answer: Answer<Buffer> },
     Write { data: Vec<Bytes>, through: bool, answer: Answer<()> },
@@ -33,18 +33,18 @@ pub(super) struct Operation {
     file: Arc<Held>,
     offset: u64,
     length: u64,
-    /// Bytes that are done.
+    /// Bytes transferred so far.
     done: usize,
     work: Work,
-    /// The pieces of a write as the kernel reads them, while it may.
+    /// The pieces of a write for the kernel, kept while it may read them.
     slices: Vec<libc::iovec>,
 }
 
-/// What a completion means.
+/// The state of an operation after a completion.
 pub(super) enum Progress {
-    /// Only a part is done: submit it again.
+    /// Only a part is done: it must be submitted again.
     Again,
-    /// It is done, or has failed.
+    /// The operation is done, or has failed.
     Done(Result<()>),
 }
 
@@ -58,7 +58,7 @@ impl Operation {
         Self { file, offset, length, done: 0, work, slices: Vec::new() }
     }
 
-    /// Puts what is left to do into the submission queue, which has room. The operation must then
+    /// Adds the remaining work to the submission queue, which has room. The operation must then
     /// stay alive until its completion has been taken out.
     pub(super) fn push(&mut self, submission: &mut SubmissionQueue<'_>, number: u64) {
         let entry = self.entry().user_data(number);
@@ -115,11 +115,11 @@ impl Operation {
         }
     }
 
-    /// Takes the kernel's answer: a number of bytes, or an error below zero.
+    /// Handles the kernel's result: a number of bytes, or an error below zero.
     pub(super) fn advance(&mut self, result: i32) -> Progress {
         let error = (result < 0).then(|| Error::from_raw_os_error(-result));
         match (&mut self.work, error) {
-            // Nothing was done: the kernel was disturbed, or wants us to come again.
+            // Nothing was done: the kernel was interrupted, or asks for a retry.
             (_, Some(error))
                 if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) =>
             {
@@ -146,8 +146,8 @@ impl Operation {
         if self.done as u64 == self.length { Progress::Done(Ok(())) } else { Progress::Again }
     }
 
-    /// Tells the caller, if it still waits. The disk is let go of before, so that a caller that has
-    /// the answer and drops the device can open the disk again.
+    /// Replies to the caller, if it still waits. The disk is released before, so that a caller that
+    /// has the reply and drops the device can open the disk again.
     pub(super) fn answer(self, result: Result<()>) {
         let Self { file, offset, length, work, .. } = self;
         let verb = work.verb();
@@ -182,7 +182,7 @@ fn slice(piece: &Bytes) -> libc::iovec {
     libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() }
 }
 
-/// Takes the bytes that have been written off the front of the pieces.
+/// Removes the written bytes from the front of the pieces.
 fn drop_front(data: &mut [Bytes], mut count: usize) {
     for piece in data {
         let part = count.min(piece.len());

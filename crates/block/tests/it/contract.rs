@@ -1,4 +1,4 @@
-//! What the contract says beside the bytes, for every device.
+//! The parts of the contract beside the bytes, for every device.
 
 use std::io::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! Whoever makes the calls, the bytes are the same: every device does what an array does.
+//! Every device has the same contents as an array after the same calls, whoever makes them.
 
 use block::{Buffer, Durability};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use crate::common::{Driven, every_device};
 const SECTORS: usize = 320;
 const PAGE: usize = 4096;
 
-/// What is asked of all devices, and of an array.
+/// A call of all devices, and of an array.
 #[derive(Clone, Debug)]
 enum Step {
     /// Writes from a sector on, in pieces of these lengths and one that fills the last sector.
@@ -27,8 +27,7 @@ enum Step {
         value: u8,
         through: bool,
     },
-    /// Writes many pages from as many pieces that are aligned in memory: what is large enough may
-    /// go another way than all else.
+    /// Writes many pages from as many aligned pieces: large transfers may take another path.
     Pages {
         page: usize,
         count: usize,
@@ -67,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Pieces of the asked lengths, as far as the disk has room, that fill whole sectors together.
+/// Pieces of the given lengths, as far as the disk has room, that fill whole sectors together.
 fn pieces(sector: usize, lengths: &[usize], value: u8) -> Vec<Bytes> {
     let mut room = (SECTORS - sector) * 512;
     let mut data: Vec<Bytes> = Vec::new();

@@ -1,4 +1,4 @@
-//! How a reactor and a ring work together.
+//! The interplay of a reactor and a ring.
 
 use std::fs::File;
 use std::io::Read;

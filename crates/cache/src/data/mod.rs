@@ -1,27 +1,27 @@
-//! Data of files in memory, as it is on the disk: what was read or written and may be read again.
+//! Cached file data, as it is on the disk: data that was read or written and may be read again.
 //!
-//! What is kept are stretches of the disk, a block of a file each, or its tail. A reader takes what
-//! is here by reference and reads what is not; a task that reads ahead leaves it here. Below it is
-//! the page cache of the system that we run on, for small reads and writes alone: it knows nothing
-//! of large ones, which go past it (`block::file::DiskFile::large_past_cache`).
+//! The cache holds extents of the disk, each a block of a file, or its tail. A reader takes cached
+//! data by reference and reads the rest; a task that reads ahead leaves its data here. Below it is
+//! the page cache of the host system, for small reads and writes alone: large ones go past it
+//! (`block::file::DiskFile::large_past_cache`).
 //!
-//! A scan must not wash out what is used again and again. So there are two queues, as in S3-FIFO
-//! (Yang et al., SOSP 2023): what is new goes through a short one, and only what is used again
-//! while it is there, or comes again soon after it has left, reaches the long one. A file that is
-//! read in small calls, each going on where the last one ended, is used once.
+//! A scan must not wash out data that is used again and again. So there are two queues, as in
+//! S3-FIFO (Yang et al., SOSP 2023): new data goes through a short one, and only data that is used
+//! again while it is there, or comes back soon after it has left, reaches the long one. A file that
+//! is read in small calls, each going on where the last one ended, is used once.
 //!
 //! Invariants:
-//! 1. What is kept is what a read of the device would give, with what is delayed over it. A write
-//!    takes away what it overlaps when it begins and when it ends, and spoils reads that are under
-//!    way: what they bring is not kept.
+//! 1. Cached data equals a read of the device, with delayed data over it. A write drops the data
+//!    that it overlaps when it begins and when it ends, and spoils reads in flight: their data is
+//!    not kept.
 //! 2. Stretches do not overlap, and begin and end with a fragment.
-//! 3. The memory of a stretch is its own, or it is a part of a piece in the short queue: that goes
-//!    with its last part, and the queue is in the order of coming. A caller that takes a part away
-//!    out of turn leaves none behind that keeps memory beside its own.
+//! 3. A stretch owns its memory, or it is a part of a piece in the short queue: the piece goes with
+//!    its last part, and the queue is in the order of arrival. A caller that removes a part out of
+//!    turn leaves none behind that keeps memory beside its own.
 //! 4. No borrow is held while a task waits.
-//! 5. What is kept and what is on its way have the budget together, as far as what is kept can
-//!    yield. So a read that begins takes the memory of what goes for it, and neither is memory
-//!    beyond the budget taken, nor given back when the read ends.
+//! 5. Cached data and reads in flight share the budget, as far as cached data can yield. So a read
+//!    that begins takes the memory of data evicted for it; no memory beyond the budget is taken,
+//!    and none is given back when the read ends.
 //!
 //! Not asserted: 4, which clippy sees to (`await_holding_refcell_ref`).
 
@@ -38,28 +38,28 @@ use runtime::sync::{Signal, SignalWait};
 
 use queues::{Queue, Queues};
 
-/// Of the budget, one part in so many is for data, however much else there is.
+/// One part in this many of the budget is for data, however much else there is.
 const LEAST_PART: usize = 8;
-/// What was read ahead and not yet used may take one part in so many of what is kept.
+/// Data read ahead and not yet used may take one part in this many of the cache.
 const AHEAD_PART: usize = 8;
-/// Of what data may take, one part in so many, up to so many bytes, is for memory that data has
-/// left: pieces that wait for their neighbours, to be large enough for what comes next.
+/// One part in this many of the memory for data, up to [`SLACK_MOST`] bytes, is for memory that
+/// evicted data left: pieces that wait for their neighbours, to be large enough for new data.
 const SLACK_PART: usize = 8;
 const SLACK_MOST: usize = 64 << 20;
 
-/// See the module's prose. All places are bytes of the disk.
+/// See the module's prose. All positions are bytes of the disk.
 pub struct DataCache {
     state: RefCell<State>,
     loaded: Signal,
     block_size: u64,
     /// For data and everything else together.
     budget: usize,
-    /// What of it others leave.
+    /// The part of it that others leave.
     room: Cell<usize>,
-    /// The most bytes that were kept or on their way.
+    /// The most bytes that were cached or in flight.
     had: Cell<usize>,
-    /// What data could take and does not, as far as it ever had as much: that memory stays, for
-    /// what comes next.
+    /// Memory that data could take and does not, up to the most that it ever had: it is retained
+    /// for new data.
     retention: Retention,
 }
 
@@ -67,28 +67,28 @@ pub struct DataCache {
 struct State {
     stretches: BTreeMap<u64, Stretch>,
     queues: Queues,
-    /// Reads under way, by their first bytes and their numbers.
+    /// Reads in flight, by first byte and number.
     loads: BTreeMap<LoadKey, Load>,
     next_load: u64,
-    /// Bytes of the longest of them that there ever was.
+    /// Bytes of the longest read that there ever was.
     longest_load: u64,
-    /// Bytes that are on their way.
+    /// Bytes of reads in flight.
     loading: usize,
     /// Bytes that were read ahead and not used yet.
     ahead: usize,
 }
 
-/// Data that is kept, by its first byte.
+/// A cached extent, keyed by its first byte.
 struct Stretch {
     data: Bytes,
-    /// Whether its memory is that of others, too (invariant 3).
+    /// Whether it shares its memory with others (invariant 3).
     is_part: bool,
     queue: Queue,
     /// Its turn in the queue.
     turn: u64,
-    /// How often it was used again, up to [`USES_MOST`].
+    /// Times it was used again, up to [`USES_MOST`].
     uses: u8,
-    /// The end of what was used last, from its start.
+    /// End of the last use, from its start.
     used_to: usize,
     is_ahead: bool,
 }
@@ -99,27 +99,27 @@ const PIECE_MOST: u64 = block::PART as u64;
 /// More uses than these make no difference.
 const USES_MOST: u8 = 3;
 
-/// The first byte of a read, and its number.
+/// First byte and number of a read.
 type LoadKey = (u64, u64);
 
-/// A read that is under way.
+/// A read in flight.
 struct Load {
     range: Range<u64>,
     is_spoiled: bool,
 }
 
-/// What there is of a range, from its start.
+/// The result of a lookup of a range, from its start.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// These bytes.
+    /// These bytes are cached.
     Here(Bytes),
-    /// Nothing up to there.
+    /// Nothing is cached up to this byte.
     Nothing(u64),
 }
 
 impl DataCache {
-    /// An empty cache; `budget` bytes are for it and for all that it is told of
-    /// ([`DataCache::leave`]). With none it keeps nothing.
+    /// An empty cache; `budget` bytes are for it and for the other memory reported with
+    /// [`DataCache::leave`]. With a budget of 0 it keeps nothing.
     pub fn new(block_size: u64, budget: usize) -> Self {
         Self {
             state: RefCell::default(),
@@ -132,17 +132,17 @@ impl DataCache {
         }
     }
 
-    /// Bytes for everything else when data takes as little as it ever does.
+    /// Bytes for everything else when data takes its minimum.
     pub fn rest_of(budget: usize) -> usize {
         budget - budget / LEAST_PART
     }
 
-    /// Bytes that are kept.
+    /// Bytes that are cached.
     pub fn bytes(&self) -> usize {
         self.state.borrow().queues.bytes()
     }
 
-    /// Others use so many bytes of the budget.
+    /// Sets the bytes of the budget that others use.
     pub fn leave(&self, others: usize) {
         let room = self.budget.saturating_sub(others).max(self.budget / LEAST_PART);
         if room < self.room.replace(room) {
@@ -151,19 +151,19 @@ impl DataCache {
         self.retain_rest();
     }
 
-    /// The most bytes that are kept or on their way.
+    /// The most bytes that may be cached or in flight.
     fn most(&self) -> usize {
         let room = self.room.get();
         room - (room / SLACK_PART).min(SLACK_MOST)
     }
 
-    /// Lets go of what is more than there is room for (invariant 5).
+    /// Evicts data that exceeds the room (invariant 5).
     fn yield_room(&self) {
         let state = &mut *self.state.borrow_mut();
         state.shrink(self.most().saturating_sub(state.loading));
     }
 
-    /// Whatever data may take and does not is retained, as far as it ever had as much.
+    /// Retains memory that data may take and does not, up to the most that it ever had.
     fn retain_rest(&self) {
         let (kept, loading) = (self.bytes(), self.state.borrow().loading);
         let taken = kept + loading;
@@ -175,7 +175,7 @@ impl DataCache {
         self.retention.set(self.room.get().saturating_sub(taken).min(self.had.get()));
     }
 
-    /// What there is of `range`, which is not empty, from its start. Counts as a use.
+    /// Looks up `range`, which is not empty, from its start. Counts as a use.
     pub fn find(&self, range: Range<u64>) -> Found {
         let state = &mut *self.state.borrow_mut();
         let before = state.stretches.range_mut(..=range.start).next_back();
@@ -193,29 +193,29 @@ impl DataCache {
         Found::Nothing(next.map_or(range.end, |(&start, _)| start))
     }
 
-    /// Whether any of `range` is kept or on its way.
+    /// Whether any of `range` is cached or being read.
     pub fn has_any(&self, range: &Range<u64>) -> bool {
         self.state.borrow().last_overlap(range).is_some() || self.is_loading(range)
     }
 
-    /// Whether a part of `range` is on its way, and worth waiting for.
+    /// Whether a part of `range` is being read, and worth waiting for.
     pub fn is_loading(&self, range: &Range<u64>) -> bool {
         let state = self.state.borrow();
         let mut near = state.loads.range(state.keys_near(range));
         self.budget > 0 && near.any(|(_, load)| overlap(&load.range, range))
     }
 
-    /// Completes when something arrives, or fails to.
+    /// Completes when a read ends or fails.
     pub fn wait(&self) -> SignalWait<'_> {
         self.loaded.wait()
     }
 
-    /// Whether more may be read ahead.
+    /// Whether the cache has room for more read-ahead.
     pub fn has_room_ahead(&self) -> bool {
         self.budget > 0 && self.state.borrow().ahead <= self.most() / AHEAD_PART
     }
 
-    /// Notes that `range` is about to be read, whole fragments of which nothing is kept.
+    /// Notes that `range` is about to be read: whole fragments, none of them cached.
     pub fn begin(self: &Rc<Self>, range: Range<u64>) -> Loading {
         let key = self.state.borrow_mut().begin(range);
         self.yield_room();
@@ -223,29 +223,29 @@ impl DataCache {
         Loading { cache: self.clone(), key }
     }
 
-    /// Takes away what is kept of `range`, which is about to change (invariant 1).
+    /// Drops the cached data of `range`, which is about to change (invariant 1).
     pub fn spoil(&self, range: &Range<u64>) {
         self.state.borrow_mut().spoil(range);
         self.retain_rest();
     }
 
-    /// Keeps what the device has just taken at `start`, whole fragments.
+    /// Caches data that the device has just taken at `start`, whole fragments.
     pub fn keep_written(&self, start: u64, data: &Bytes) {
         self.keep_written_blocks(start, std::slice::from_ref(data), false);
     }
 
-    /// The same of what came in pieces, one after the other. If they `are_parts` of one piece of
-    /// memory, they are all that anyone keeps of that, and no less than half of it.
+    /// As [`DataCache::keep_written`], for adjacent pieces. If they `are_parts` of one piece of
+    /// memory, nobody keeps any other part of it, and they are at least half of it.
     pub fn keep_written_blocks(&self, start: u64, pieces: &[Bytes], are_parts: bool) {
         let range = start..start + block::length_of(pieces);
         assert!(!are_parts || range.end - range.start <= PIECE_MOST, "invariant 3");
-        // A task that reads there meanwhile has as good.
+        // A task that reads there meanwhile has the same data.
         if !self.is_loading(&range) {
             self.keep(start, pieces, (0, false), are_parts);
         }
     }
 
-    /// Keeps new data that comes in pieces, block by block; of it, the first `used` bytes were used
+    /// Caches new data that comes in pieces, block by block; the first `used` bytes of it were used
     /// already.
     fn keep(
         &self,
@@ -262,7 +262,7 @@ impl DataCache {
                 let room = (self.block_size - at % self.block_size) as usize;
                 let to = data.len().min(from + room);
                 let used_to = used.clamp(from, to) - from;
-                // On a damaged disk files share blocks, and several readers bring the same.
+                // On a damaged disk files share blocks, and several readers may bring the same one.
                 if state.last_overlap(&(at..start + to as u64)).is_none() {
                     let is_part = are_parts || to - from < data.len();
                     assert!(!is_part || data.len() as u64 <= PIECE_MOST, "invariant 3");
@@ -284,15 +284,15 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// A read that is under way; dropped, it is over, and a task that waits looks again.
+/// A read in flight; dropped, it has ended, and waiting tasks check again.
 pub struct Loading {
     cache: Rc<DataCache>,
     key: LoadKey,
 }
 
 impl Loading {
-    /// Keeps what was read, unless it was spoiled meanwhile. No reader has used more than the first
-    /// `used` bytes of it.
+    /// Caches the data that was read, unless it was spoiled meanwhile. No reader has used more than
+    /// the first `used` bytes of it.
     pub fn keep(self, data: &[Bytes], used: usize, is_ahead: bool) {
         let load = self.cache.state.borrow_mut().end(self.key);
         if let Some(load) = load.filter(|load| !load.is_spoiled) {
@@ -310,19 +310,19 @@ impl Drop for Loading {
 }
 
 impl Stretch {
-    /// One that is new.
+    /// A new stretch.
     fn new(data: Bytes, is_part: bool, used_to: usize, is_ahead: bool) -> Self {
         Self { data, is_part, queue: Queue::Short, turn: 0, uses: 0, used_to, is_ahead }
     }
 
-    /// As one of the long queue.
+    /// The stretch, for the long queue.
     fn into_long(mut self) -> Self {
         self.own();
         Self { queue: Queue::Long, ..self }
     }
 
-    /// Which piece of memory it is of, if it is a part of one: such a piece lies within a part of a
-    /// buffer, which begins at a multiple of its length.
+    /// The number of the piece of memory that it is part of, if it is: such a piece lies within a
+    /// part of a buffer, which begins at a multiple of its length.
     fn piece(&self) -> usize {
         self.data.as_ptr().addr() / block::PART
     }
@@ -340,7 +340,7 @@ impl Stretch {
     }
 
     fn note_use(&mut self, from: usize, to: usize) {
-        // In the short queue, what goes on where the last use ended is the same use.
+        // In the short queue, a read that goes on where the last use ended is the same use.
         let is_again = self.queue == Queue::Long || from < self.used_to;
         self.uses = (self.uses + u8::from(is_again)).min(USES_MOST);
         self.used_to = to;
@@ -354,7 +354,7 @@ impl Load {
 }
 
 impl State {
-    /// Notes a read that begins; gives its key.
+    /// Notes a read that begins; returns its key.
     fn begin(&mut self, range: Range<u64>) -> LoadKey {
         let (key, load) = ((range.start, self.next_load), Load { range, is_spoiled: false });
         self.next_load += 1;
@@ -364,19 +364,19 @@ impl State {
         key
     }
 
-    /// Among which keys the reads are of which a part may be in `range`.
+    /// The range of keys of all reads that may overlap `range`.
     fn keys_near(&self, range: &Range<u64>) -> Range<LoadKey> {
         (range.start.saturating_sub(self.longest_load), 0)..(range.end.max(range.start), 0)
     }
 
-    /// A read is over, if it was not before.
+    /// Ends a read, if it was not ended before.
     fn end(&mut self, key: LoadKey) -> Option<Load> {
         let load = self.loads.remove(&key)?;
         self.loading -= load.length();
         Some(load)
     }
 
-    /// The last stretch of which a part is in `range`.
+    /// The last stretch that overlaps `range`.
     fn last_overlap(&self, range: &Range<u64>) -> Option<u64> {
         let (&start, stretch) = self.stretches.range(..range.end).next_back()?;
         (start + stretch.data.len() as u64 > range.start).then_some(start)
@@ -388,7 +388,7 @@ impl State {
             let gone = self.remove(start);
             parted.extend(gone.is_part.then(|| gone.piece()));
         }
-        // Others may be of the same pieces (invariant 3), which are no longer than that.
+        // Other stretches may share these pieces (invariant 3), which are no longer than that.
         if !parted.is_empty() {
             let from = range.start.saturating_sub(PIECE_MOST);
             let near = self.stretches.range_mut(from..range.end.saturating_add(PIECE_MOST));
@@ -401,20 +401,20 @@ impl State {
         debug_assert!(self.has_none(range), "invariant 1: nothing is kept of what a write changes");
     }
 
-    /// Whether nothing of `range` is kept, however stretches lie.
+    /// Whether no stretch overlaps `range`.
     fn has_none(&self, range: &Range<u64>) -> bool {
         let before = self.stretches.range(..range.start).next_back();
         before.is_none_or(|(start, stretch)| start + stretch.data.len() as u64 <= range.start)
             && self.stretches.range(range.start..range.end.max(range.start)).next().is_none()
     }
 
-    /// Takes in new data, into the queue that it belongs to.
+    /// Adds new data to the queue that it belongs to.
     fn insert(&mut self, start: u64, new: Stretch) {
         let stretch = if self.queues.left_lately(start) { new.into_long() } else { new };
         self.put(start, stretch);
     }
 
-    /// Keeps a stretch, the last of its queue.
+    /// Adds a stretch at the end of its queue.
     fn put(&mut self, start: u64, mut stretch: Stretch) {
         stretch.turn = self.queues.push(stretch.queue, start, cost(&stretch.data));
         self.ahead += stretch.ahead();
@@ -429,7 +429,7 @@ impl State {
         stretch
     }
 
-    /// Lets go of data until no more than `most` bytes are kept.
+    /// Evicts data until no more than `most` bytes are cached.
     fn shrink(&mut self, most: usize) {
         while self.queues.bytes() > most {
             let (queue, start) = self.queues.next(most).expect("there is something");
@@ -447,7 +447,7 @@ impl State {
     }
 }
 
-/// Bytes of memory that it takes to keep data: a stretch is an entry of three trees.
+/// Bytes of memory that cached data takes: a stretch is an entry of three trees.
 fn cost(data: &Bytes) -> usize {
     block::memory_of(data.len()) + size_of::<Stretch>() + 128
 }

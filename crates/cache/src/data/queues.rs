@@ -1,21 +1,22 @@
-//! The order in which data goes: a short queue, a long one, and what has left the short one lately.
+//! The eviction order of data: a short queue, a long one, and a memory of recent evictions from the
+//! short one.
 //!
 //! Invariants:
 //! 1. A turn is in one queue, once, and names a stretch that is kept.
-//! 2. Of what has left, no more is remembered than the long queue has places for.
+//! 2. No more evictions are remembered than the long queue has places for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is new gets one part in so many.
+/// One part in this many of the cache is for new data.
 const SHORT_PART: usize = 4;
-/// So many are remembered at least.
+/// Evictions that are always remembered.
 const REMEMBERED_LEAST: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queue {
-    /// For what is new.
+    /// For new data.
     Short,
-    /// For what was used again.
+    /// For data that was used again.
     Long,
 }
 
@@ -30,19 +31,19 @@ struct Line {
 pub(super) struct Queues {
     short: Line,
     long: Line,
-    /// What has left the short queue, by its turn, and the same by its place.
+    /// Stretches evicted from the short queue, by turn and by position.
     left: BTreeMap<u64, u64>,
     left_places: BTreeSet<u64>,
     next_turn: u64,
 }
 
 impl Queues {
-    /// Bytes of what is in the queues.
+    /// Bytes in the queues.
     pub(super) fn bytes(&self) -> usize {
         self.short.bytes + self.long.bytes
     }
 
-    /// Puts a stretch at the end; gives its turn.
+    /// Adds a stretch at the end; returns its turn.
     pub(super) fn push(&mut self, queue: Queue, start: u64, bytes: usize) -> u64 {
         let turn = self.next_turn;
         self.next_turn += 1;
@@ -52,7 +53,7 @@ impl Queues {
         turn
     }
 
-    /// Takes a stretch out.
+    /// Removes a stretch.
     pub(super) fn take(&mut self, queue: Queue, turn: u64, bytes: usize) {
         let line = self.line(queue);
         let start = line.turns.remove(&turn);
@@ -60,7 +61,7 @@ impl Queues {
         line.bytes -= bytes;
     }
 
-    /// Whose turn it is to go, where `most` bytes are to stay.
+    /// The next stretch to evict, where `most` bytes are to stay.
     pub(super) fn next(&self, most: usize) -> Option<(Queue, u64)> {
         let first = |line: &Line| line.turns.first_key_value().map(|(_, &start)| start);
         let short = first(&self.short).map(|start| (Queue::Short, start));
@@ -68,7 +69,7 @@ impl Queues {
         if self.short.bytes > most / SHORT_PART { short.or(long) } else { long.or(short) }
     }
 
-    /// Remembers what has left the short queue without having been used again.
+    /// Remembers a stretch that left the short queue without having been used again.
     pub(super) fn remember(&mut self, start: u64) {
         if self.left_places.insert(start) {
             self.left.insert(self.next_turn, start);
@@ -83,7 +84,7 @@ impl Queues {
         assert_eq!(turns, places, "invariant 2: what is remembered has a turn to be forgotten");
     }
 
-    /// Whether it has left the short queue lately.
+    /// Whether the stretch at `start` left the short queue recently.
     pub(super) fn left_lately(&self, start: u64) -> bool {
         self.left_places.contains(&start)
     }

@@ -19,7 +19,7 @@ fn bytes(value: u8, length: usize) -> Bytes {
     vec![value; length].into()
 }
 
-/// The same in the pieces that a device gives.
+/// The same data, in the pieces that a device returns.
 fn pieces(value: u8, length: usize) -> Vec<Bytes> {
     in_pieces(&bytes(value, length))
 }
@@ -28,7 +28,7 @@ fn in_pieces(data: &Bytes) -> Vec<Bytes> {
     data.chunks(block::PART).map(|piece| data.slice_ref(piece)).collect()
 }
 
-/// Uses a block as a reader does that takes it in calls of `call` bytes; whether it was kept.
+/// Reads a block in calls of `call` bytes; returns whether it was cached.
 fn read(cache: &Rc<DataCache>, block: usize, call: usize) -> bool {
     let whole = range(block, 1);
     let mut was_here = true;
@@ -126,7 +126,7 @@ fn a_read_that_was_overtaken_by_a_write_is_not_kept() {
     assert!(!cache.is_loading(&range(0, 4)), "and nobody waits for it");
 }
 
-/// Bytes of which it is known whether a reader has them.
+/// Bytes that show whether a reader has them.
 struct Shared(Arc<block::Buffer>);
 
 impl AsRef<[u8]> for Shared {
@@ -181,18 +181,18 @@ fn a_piece_stays_as_it_is_when_one_beside_it_is_parted() {
     assert_eq!(Arc::strong_count(&all[2]), 2, "those in the middle had memory of their own");
 }
 
-/// What a task does with a disk of sixteen blocks of eight fragments.
+/// A step of a task, on a disk of sixteen blocks of eight fragments.
 #[derive(Clone, Debug)]
 enum Step {
     /// Reads fragments.
     Find { first: u64, count: u64 },
-    /// Begins to read what nothing is kept of.
+    /// Begins to read an uncached range.
     Begin { first: u64, count: u64, is_ahead: bool },
     /// Ends the oldest read under way.
     End,
-    /// Writes fragments, and keeps them.
+    /// Writes fragments, and caches them.
     Write { first: u64, count: u64 },
-    /// Others take so much.
+    /// Others take this much of the budget.
     Leave { bytes: usize },
 }
 
@@ -211,13 +211,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A disk, as the value of each fragment, and reads that have begun and seen it.
+/// A disk, as the value of each fragment, and reads in flight with the values that they saw.
 struct World {
     cache: Rc<DataCache>,
     disk: Vec<u8>,
     reads: std::collections::VecDeque<(Loading, Bytes, bool)>,
     writes: u8,
-    /// The most bytes that were kept or on their way.
+    /// The most bytes that were cached or in flight.
     had: usize,
 }
 

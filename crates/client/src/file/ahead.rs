@@ -1,14 +1,15 @@
-//! Read-ahead: what a sequential reader wants next is on its way before it asks.
+//! Read-ahead: data that a sequential reader wants next is requested before it asks.
 //!
 //! A read that begins where the last one ended, or at the start of the file, is sequential: pieces
-//! behind it are asked for, one for each daemon. Of any other read only its own bytes are.
+//! behind it are requested, one for each daemon. For any other read only its own bytes are
+//! requested.
 //!
 //! Invariants:
-//! 1. The pieces in the queue follow one another, and the first is where the reader is; else they
-//!    are of no use and dropped.
-//! 2. At most as many READs are under way as there are daemons, those of dropped pieces among
-//!    them; without daemons, one.
-//! 3. There are as many pieces at most, a begun one among them.
+//! 1. The pieces in the queue follow one another, and the first is at the reader's position;
+//!    otherwise they are of no use and dropped.
+//! 2. At most as many READs are in flight as there are daemons, including those of dropped pieces;
+//!    without daemons, one.
+//! 3. The same bound holds for the pieces, including a begun one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,24 +25,24 @@ use super::calls::{Calls, Found, patiently};
 use crate::call::CallError;
 use crate::planted::{Bug, is_planted};
 
-/// What a reader has asked for, and may want.
+/// The pieces that were requested for a reader.
 pub(super) struct Ahead<C> {
     daemons: usize,
     piece: u32,
     queue: VecDeque<Piece>,
-    /// Where the last read ended.
+    /// End of the last read.
     next: u64,
     fetcher: Rc<Fetcher<C>>,
 }
 
-/// A piece that was asked for.
+/// A requested piece.
 struct Piece {
     offset: u64,
     end: u64,
     answer: Rc<RefCell<Option<Result<Found, CallError>>>>,
 }
 
-/// What the tasks share.
+/// The state that the tasks share.
 struct Fetcher<C> {
     runtime: Runtime,
     calls: Rc<C>,
@@ -62,7 +63,7 @@ impl<C: Calls> Ahead<C> {
         Self { daemons, piece, queue: VecDeque::new(), next: 0, fetcher }
     }
 
-    /// Drops what was asked for.
+    /// Drops all requested pieces.
     pub(super) fn forget(&mut self) {
         self.queue.clear();
     }
@@ -103,7 +104,7 @@ impl<C: Calls> Ahead<C> {
         Ok(found)
     }
 
-    /// Asks for pieces from `at` on, as many as may be.
+    /// Requests pieces from `at` on, as many as allowed.
     fn ask(&mut self, at: u64, limit: u64) {
         let is_here = self.queue.front().is_none_or(|front| front.offset == at);
         assert!(is_here, "invariant 1: the reader goes on in the first piece");
@@ -137,7 +138,8 @@ impl Piece {
         self.answer.borrow().as_ref().is_some_and(|answer| matches!(answer, Ok(found) if found.eof))
     }
 
-    /// Moves what is wanted up to `end`; gives whether the file ends there. It must be answered.
+    /// Moves the wanted data up to `end`; returns whether the file ends there. The piece must have
+    /// its reply.
     fn move_to(&mut self, data: &mut Vec<Bytes>, end: u64) -> Result<bool, CallError> {
         let mut answer = self.answer.borrow_mut();
         let found = match answer.as_mut().expect("the caller has seen it") {
@@ -171,7 +173,7 @@ impl<C: Calls> Fetcher<C> {
         self.changed.notify();
     }
 
-    /// Reads a piece; a READ that gives a part of it is followed by one for the rest.
+    /// Reads a piece; a READ that returns a part of it is followed by one for the rest.
     async fn whole(
         &self,
         mut at: u64,

@@ -1,7 +1,7 @@
-//! Write-behind: what was written goes out by tasks, and a COMMIT makes it durable.
+//! Write-behind: tasks send written data, and a COMMIT makes it durable.
 //!
-//! All decisions are those of [`Pieces`]; here they become calls. A task has one call under way:
-//! it takes a piece, tells what became of it, and begins what may go out then.
+//! All decisions are those of [`Pieces`]; this module turns them into calls. A task has one call in
+//! flight: it takes a piece, reports its result, and begins the next calls that may be made.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,15 +16,15 @@ use super::calls::{Calls, patiently};
 use super::pieces::{Bounds, Pieces, Sending};
 use crate::call::CallError;
 
-/// What was written to a file and is on its way.
+/// Data that was written to a file and is not durable yet.
 pub(super) struct Behind<C> {
     runtime: Runtime,
     calls: Rc<C>,
     pause: Duration,
     pieces: RefCell<Pieces>,
-    /// An answer has come.
+    /// Notified of each reply.
     changed: Signal,
-    /// The file is gone: what waits stays where it is.
+    /// The file is gone: waiting pieces are not sent any more.
     is_left: Cell<bool>,
 }
 
@@ -45,34 +45,34 @@ impl<C: Calls> Behind<C> {
         })
     }
 
-    /// The bytes that are held.
+    /// Bytes that are held.
     pub(super) fn held_bytes(&self) -> u64 {
         self.pieces.borrow().held_bytes()
     }
 
-    /// Whether all that was written is durable, or given up.
+    /// Whether all written data is durable, or given up.
     pub(super) fn is_clean(&self) -> bool {
         self.pieces.borrow().is_clean()
     }
 
-    /// The error that was not told yet.
+    /// The error that was not reported yet.
     pub(super) fn take_error(&self) -> Result<(), CallError> {
         self.pieces.borrow_mut().take_error()
     }
 
-    /// Takes a piece when there is room for it.
+    /// Adds a piece when there is room for it.
     pub(super) async fn add(self: &Rc<Self>, offset: u64, data: Bytes) {
         self.until(|pieces| pieces.has_room(data.len())).await;
         self.pieces.borrow_mut().add(offset, data);
         self.go_on();
     }
 
-    /// Waits until every piece has its answer.
+    /// Waits until every piece has its reply.
     pub(super) async fn answered(&self) {
         self.until(Pieces::is_answered).await;
     }
 
-    /// Waits until all of it is durable, or given up.
+    /// Waits until all written data is durable, or given up.
     pub(super) async fn settle(self: &Rc<Self>) {
         loop {
             self.answered().await;
@@ -86,7 +86,7 @@ impl<C: Calls> Behind<C> {
         }
     }
 
-    /// Begins nothing more: see `is_left`.
+    /// Begins no more calls: see `is_left`.
     pub(super) fn leave(&self) {
         self.is_left.set(true);
     }
@@ -97,7 +97,7 @@ impl<C: Calls> Behind<C> {
         }
     }
 
-    /// Begins whatever may begin.
+    /// Begins all calls that may begin.
     fn go_on(self: &Rc<Self>) {
         if self.is_left.get() {
             return;

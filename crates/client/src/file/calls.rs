@@ -1,6 +1,6 @@
-//! What a file asks of its server: the seam below write-behind and read-ahead.
+//! The calls that a file makes to its server: the seam below write-behind and read-ahead.
 //!
-//! Over the wire it is [`Remote`]; tests and experiments hand in servers of their own.
+//! Over the wire it is [`Remote`]; tests and experiments supply servers of their own.
 
 #![expect(async_fn_in_trait, reason = "clients live on one thread; no future here is sent")]
 
@@ -14,35 +14,35 @@ use runtime::Clock;
 use crate::call::{CallError, Line};
 use crate::planted::{Bug, is_planted};
 
-/// What a WRITE gave.
+/// The result of a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// How many bytes the server took, from the first on.
+    /// Bytes that the server took, from the first on.
     pub count: u32,
     /// How durable they are.
     pub committed: Stability,
-    /// To compare with that of a COMMIT.
+    /// For comparison with the verifier of a COMMIT.
     pub verifier: Verifier,
 }
 
-/// What a READ gave.
+/// The result of a READ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The bytes, in pieces.
     pub data: Vec<Bytes>,
-    /// Whether they end where the file ends.
+    /// Whether they end at the end of the file.
     pub eof: bool,
 }
 
 impl Found {
-    /// How many bytes there are.
+    /// Number of bytes.
     pub fn length(&self) -> u64 {
         self.data.iter().map(|piece| piece.len() as u64).sum()
     }
 }
 
-/// The calls of one file. Each may be made while others are under way, and the server may carry
-/// out what is under way in any order.
+/// The calls of one file. Each may be made while others are in flight, and the server may execute
+/// calls in flight in any order.
 pub trait Calls: 'static {
     /// WRITE.
     async fn write(
@@ -59,10 +59,10 @@ pub trait Calls: 'static {
     async fn read(&self, offset: u64, count: u32) -> Result<Found, CallError>;
 }
 
-/// A file of a server over the wire.
+/// A file of a server, over the wire.
 #[derive(Clone)]
 pub struct Remote<L> {
-    /// What carries its calls.
+    /// The line that makes its calls.
     pub line: L,
     /// The file.
     pub file: Handle,
@@ -93,8 +93,8 @@ impl<L: Line> Calls for Remote<L> {
     }
 }
 
-/// Makes a call again, after a pause each time, for as long as the server says that it takes long
-/// and the answer is wanted.
+/// Repeats a call, after a pause each time, while the server replies "try again later" and the
+/// result is still wanted.
 pub(super) async fn patiently<T>(
     clock: &dyn Clock,
     pause: Duration,

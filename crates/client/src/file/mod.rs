@@ -1,18 +1,18 @@
 //! A file over NFS, with write-behind and read-ahead by a number of *block-I/O daemons*.
 //!
-//! A daemon is a call that is under way while the caller does something else. With none of them a
-//! write waits for its answers, and a read has one piece under way.
+//! A daemon is a call in flight while the caller does something else. Without daemons a write waits
+//! for its replies, and a read has one piece in flight.
 //!
 //! Invariants:
-//! 1. When [`File::commit`] or [`File::close`] gives `Ok`, every byte of every write before it is
-//!    durable, but for those that an error was told of.
-//! 2. An error of a piece or of a COMMIT is told once, by the next write, commit or close. What it
-//!    is about is given up: who wants it writes it again.
-//! 3. What is held is at most the uncommitted bytes that the options allow, and a piece for each
-//!    daemon; of what was read ahead, a piece for each daemon and what is under way.
-//! 4. A read gives what was written before it.
+//! 1. When [`File::commit`] or [`File::close`] returns `Ok`, every byte of every write before it is
+//!    durable, except those for which an error was reported.
+//! 2. An error of a piece or of a COMMIT is reported once, by the next write, commit or close. Its
+//!    data is given up: a caller that needs it writes it again.
+//! 3. The held bytes are at most the uncommitted bytes that the options allow, and a piece for each
+//!    daemon; for read-ahead, a piece for each daemon and the READs in flight.
+//! 4. A read returns data that was written before it.
 //!
-//! Not asserted: 1, 2 and 4, which tests hold against a model, whatever a server does; 3, which is
+//! Not asserted: 1, 2 and 4, which tests check against a model, whatever a server does; 3, which is
 //! asserted below, as invariant 5 of `pieces` and as 2 and 3 of `ahead`.
 //!
 //! Commit point: the end of [`File::commit`].
@@ -37,23 +37,23 @@ use ahead::Ahead;
 use behind::Behind;
 use pieces::Bounds;
 
-/// How a file is used.
+/// Options of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The block-I/O daemons: calls that are under way behind the caller's back.
+    /// The number of block-I/O daemons: calls in flight in the background.
     pub daemons: usize,
     /// The longest WRITE, in bytes.
     pub write_size: u32,
     /// The longest READ, in bytes.
     pub read_size: u32,
-    /// How many bytes may wait for a COMMIT. With half of them one is made unasked.
+    /// Bytes that may wait for a COMMIT. At half of them the file makes one by itself.
     pub uncommitted_max: u64,
-    /// How long to wait when the server says that something takes long.
+    /// Pause before a retry when the server says that something takes long.
     pub pause: Duration,
 }
 
 impl Default for Options {
-    /// What is usual now: 8 daemons, and 1 MiB in a call.
+    /// The usual values: 8 daemons, and 1 MiB in a call.
     fn default() -> Self {
         Self {
             daemons: 8,
@@ -65,8 +65,7 @@ impl Default for Options {
     }
 }
 
-/// A file of a server. Dropped without [`File::close`], it promises nothing of what was not
-/// committed.
+/// A file of a server. Dropped without [`File::close`], it promises nothing about uncommitted data.
 pub struct File<C: Calls> {
     options: Options,
     behind: Rc<Behind<C>>,
@@ -74,10 +73,10 @@ pub struct File<C: Calls> {
 }
 
 impl<C: Calls> File<C> {
-    /// A file, by its calls.
+    /// A file with these calls.
     ///
     /// # Panics
-    /// When the options let a call move nothing.
+    /// When a size in the options is 0.
     pub fn new(runtime: &Runtime, calls: C, options: Options) -> Self {
         let moves = options.write_size > 0 && options.read_size > 0;
         assert!(moves, "a call moves a byte at least");
@@ -92,16 +91,16 @@ impl<C: Calls> File<C> {
         Self { options, behind: Behind::new(runtime, calls, pause, bounds), ahead }
     }
 
-    /// The bytes that are held because they are not durable.
+    /// Bytes that are held because they are not durable.
     pub fn held_bytes(&self) -> u64 {
         self.behind.held_bytes()
     }
 
-    /// Writes. It returns when the daemons have taken all of it; without daemons, when the server
-    /// has. The bytes are kept by reference until they are durable.
+    /// Writes. Returns when the daemons have taken all data; without daemons, when the server has.
+    /// The bytes are kept by reference until they are durable.
     ///
     /// # Errors
-    /// [`CallError`] of this write or an earlier one. Of this one the server may have any part.
+    /// [`CallError`] of this write or an earlier one. The server may have any part of this write.
     pub async fn write(&mut self, offset: u64, mut data: Bytes) -> Result<(), CallError> {
         self.behind.take_error()?;
         let is_beyond = offset.checked_add(data.len() as u64).is_none();
@@ -127,8 +126,8 @@ impl<C: Calls> File<C> {
         Ok(())
     }
 
-    /// Reads so many bytes, fewer only where the file ends. What was written is made durable first;
-    /// what was read ahead is as old as the read that asked for it.
+    /// Reads `count` bytes, fewer only at the end of the file. Written data is made durable first;
+    /// data that was read ahead is as old as the read that requested it.
     ///
     /// # Errors
     /// [`CallError`] of a READ. Those of writes wait for the next write, commit or close.
@@ -139,16 +138,16 @@ impl<C: Calls> File<C> {
         self.ahead.read(offset, count).await
     }
 
-    /// Makes all that was written durable.
+    /// Makes all written data durable.
     ///
     /// # Errors
-    /// [`CallError`] of a write that was not told yet, or of the COMMIT.
+    /// [`CallError`] of a write that was not reported yet, or of the COMMIT.
     pub async fn commit(&mut self) -> Result<(), CallError> {
         self.behind.settle().await;
         self.behind.take_error()
     }
 
-    /// The same, and lets go of the file.
+    /// The same, and closes the file.
     ///
     /// # Errors
     /// As [`File::commit`].

@@ -1,23 +1,23 @@
-//! The pieces of a file that are not durable: which may go out, and what each answer changes.
+//! The pieces of a file that are not durable: which may be sent, and the effect of each reply.
 //!
-//! A piece is *unanswered* (it waits, or is under way) or *answered*: the server has it, and may
-//! lose it until a COMMIT covers it. What the server has lost is unanswered again. A piece that
-//! failed is given up; its error is kept until it is told.
+//! A piece is *unanswered* (it waits, or is in flight) or *answered*: the server has it, and may
+//! lose it until a COMMIT covers it. A piece that the server has lost is unanswered again. A failed
+//! piece is given up; its error is kept until it is reported.
 //!
 //! Invariants:
-//! 1. At most [`Bounds::under_way`] pieces are under way.
-//! 2. No two pieces that overlap are under way together: so the server has them in the order in
-//!    which they went out.
-//! 3. Answered pieces do not overlap: where a newer one was answered, older ones have ended, those
-//!    that the server has and those that wait. So no byte that was written over is sent again.
-//! 4. A piece is durable when its own answer says FILE_SYNC, or when a COMMIT that began after its
-//!    answer came bears the verifier of that answer. Only then is it forgotten without an error.
-//! 5. `answered_bytes` and `unanswered_bytes` are what the pieces hold. Together they are at most
-//!    `uncommitted_max` and `under_way` pieces.
+//! 1. At most [`Bounds::under_way`] pieces are in flight.
+//! 2. No two overlapping pieces are in flight together: so the server gets them in the order in
+//!    which they were sent.
+//! 3. Answered pieces do not overlap: where a newer one was answered, older ones have ended,
+//!    whether the server has them or they wait. So no overwritten byte is sent again.
+//! 4. A piece is durable when its own reply says FILE_SYNC, or when a COMMIT that began after that
+//!    reply returns the same verifier. Only then is it forgotten without an error.
+//! 5. `answered_bytes` and `unanswered_bytes` are the sums over the pieces. Together they are at
+//!    most `uncommitted_max` and `under_way` pieces.
 //!
-//! Not asserted: 4, which is about what a server promises.
+//! Not asserted: 4, which is about the promises of a server.
 //!
-//! Commit point: `commit_answered`, where bytes leave that are durable.
+//! Commit point: `commit_answered`, where durable bytes are dropped.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,22 +32,22 @@ use crate::planted::{Bug, is_planted};
 /// The most answered pieces that wait for a COMMIT, however small they are.
 const ANSWERED_MAX: usize = 4096;
 
-/// A piece that was lost so often goes out FILE_SYNC: a server whose verifier changes with each
-/// answer would else be written to for ever.
+/// A piece that was lost this often is sent FILE_SYNC: otherwise a server whose verifier changes
+/// with each reply would be written to for ever.
 const LOSSES_MAX: u32 = 2;
 
-/// What bounds the pieces.
+/// Limits of the pieces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// How many are under way at most; at least 1.
+    /// The most pieces in flight; at least 1.
     pub(super) under_way: usize,
     /// The longest piece, in bytes.
     pub(super) piece: usize,
-    /// How many answered bytes wait for a COMMIT at most; half of them force one.
+    /// The most answered bytes that wait for a COMMIT; half of them force one.
     pub(super) uncommitted_max: u64,
 }
 
-/// Which piece: the number of its write, and where it begins. Older ones are smaller.
+/// The identity of a piece: the number of its write, and its offset. Older ones are smaller.
 pub(super) type Key = (u64, u64);
 
 struct Unanswered {
@@ -61,11 +61,11 @@ struct Answered {
     data: Bytes,
     losses: u32,
     verifier: Verifier,
-    /// The number of its answer.
+    /// The number of its reply.
     answer: u64,
 }
 
-/// What is to be sent.
+/// A piece to send.
 pub(super) struct Sending {
     pub(super) key: Key,
     pub(super) data: Bytes,
@@ -76,14 +76,14 @@ pub(super) struct Sending {
 pub(super) struct Pieces {
     bounds: Bounds,
     unanswered: BTreeMap<Key, Unanswered>,
-    /// By where they begin.
+    /// By offset.
     answered: BTreeMap<u64, Answered>,
     under_way: BTreeMap<Key, u64>,
     unanswered_bytes: u64,
     answered_bytes: u64,
     next_number: u64,
     answers: u64,
-    /// The answers that the COMMIT under way covers.
+    /// The replies that the COMMIT in flight covers.
     committing: Option<u64>,
     error: Option<CallError>,
 }
@@ -104,22 +104,22 @@ impl Pieces {
         }
     }
 
-    /// The bytes that are held.
+    /// Bytes that are held.
     pub(super) fn held_bytes(&self) -> u64 {
         self.unanswered_bytes + self.answered_bytes
     }
 
-    /// The most bytes that may be.
+    /// The most bytes that may be held.
     fn held_max(&self) -> u64 {
         self.bounds.uncommitted_max + (self.bounds.under_way * self.bounds.piece) as u64
     }
 
-    /// Whether all that was written is durable, or given up.
+    /// Whether all written data is durable, or given up.
     pub(super) fn is_clean(&self) -> bool {
         self.is_answered() && self.answered.is_empty() && self.committing.is_none()
     }
 
-    /// Whether no piece waits or is under way.
+    /// Whether no piece waits or is in flight.
     pub(super) fn is_answered(&self) -> bool {
         self.unanswered.is_empty()
     }
@@ -151,7 +151,7 @@ impl Pieces {
         assert!(replaced.is_none(), "invariant 3: a write has one piece in a place");
     }
 
-    /// The next piece that may go out, if any. From here on it is under way.
+    /// The next piece that may be sent, if any. From here on it is in flight.
     pub(super) fn take_ready(&mut self) -> Option<Sending> {
         if self.under_way.len() >= self.bounds.under_way {
             return None;
@@ -166,7 +166,7 @@ impl Pieces {
         Some(Sending { key, data: piece.data.clone(), stable })
     }
 
-    /// The oldest piece that waits and overlaps none that is under way (invariant 2).
+    /// The oldest waiting piece that overlaps none in flight (invariant 2).
     fn first_ready(&self) -> Option<Key> {
         let is_free = |start: u64, end: u64| {
             let mut taken = self.under_way.iter().map(|(key, end)| key.1..*end);
@@ -179,7 +179,7 @@ impl Pieces {
         ready.map(|(key, _)| *key)
     }
 
-    /// Notes what became of a piece that was under way.
+    /// Handles the reply to a piece in flight.
     pub(super) fn write_answered(&mut self, key: Key, sending: Result<Written, CallError>) {
         self.under_way.remove(&key).expect("it was under way");
         let piece = self.unanswered.remove(&key).expect("what is under way is unanswered");
@@ -214,7 +214,7 @@ impl Pieces {
         }
     }
 
-    /// Invariant 3: ends what is older than this write, where the server has that.
+    /// Invariant 3: ends older pieces that this write covers, where the server has it.
     fn supersede(&mut self, number: u64, range: Range<u64>) {
         if is_planted(Bug::RevivedBytes) {
             return;
@@ -246,15 +246,15 @@ impl Pieces {
         }
     }
 
-    /// Whether so much waits for a COMMIT that one is due: half of what may, so that writers find
-    /// room while it is under way.
+    /// Whether enough bytes wait for a COMMIT that one is due: half of the maximum, so that writers
+    /// find room while it is in flight.
     pub(super) fn is_commit_due(&self) -> bool {
         let is_much = self.answered_bytes >= self.bounds.uncommitted_max / 2
             || self.answered.len() >= ANSWERED_MAX / 2;
         self.may_commit() && is_much
     }
 
-    /// Whether there is anything for a COMMIT, and none is under way.
+    /// Whether a COMMIT has pieces to cover, and none is in flight.
     pub(super) fn may_commit(&self) -> bool {
         self.committing.is_none() && !self.answered.is_empty()
     }
@@ -265,7 +265,7 @@ impl Pieces {
         self.committing = Some(self.answers);
     }
 
-    /// Notes what became of it: what it covers is durable, or was lost, or is given up.
+    /// Handles the reply to the COMMIT: the pieces that it covers are durable, lost, or given up.
     pub(super) fn commit_answered(&mut self, result: Result<Verifier, CallError>) {
         let covered = self.committing.take().expect("a COMMIT was under way");
         let is_late = |answer| answer > covered && !is_planted(Bug::LateCoverage);
@@ -293,7 +293,8 @@ impl Pieces {
         self.error.get_or_insert(error);
     }
 
-    /// The first error that was not told yet. Those that came with it are told with it.
+    /// The first error that was not reported yet. Later errors until then count as reported with
+    /// it.
     pub(super) fn take_error(&mut self) -> Result<(), CallError> {
         if is_planted(Bug::ToldTwice) {
             return self.error.clone().map_or(Ok(()), Err);
@@ -302,7 +303,7 @@ impl Pieces {
     }
 }
 
-/// An answer that can be right.
+/// Checks that a reply to a WRITE is possible.
 fn plausible(written: Written, length: usize, is_sync: bool) -> Result<Written, CallError> {
     if written.count == 0 {
         Err(CallError::Wrong("it wrote nothing"))
@@ -319,7 +320,7 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// What of a piece lies before a range, and what behind it.
+/// The parts of a piece before a range, and behind it.
 fn outside(start: u64, data: &Bytes, range: &Range<u64>) -> impl Iterator<Item = (u64, Bytes)> {
     let length = data.len();
     let at = |place: u64| (place.saturating_sub(start) as usize).min(length);

@@ -6,7 +6,7 @@ use nfs::nfs3::Status;
 use crate::server::{Seen, Turn};
 use crate::{CALL, PAUSE, PIECE, World, bytes};
 
-/// A world whose file has so many bytes.
+/// A world with a file of this length.
 fn world(length: u32) -> World {
     let world = World::new();
     world.set(|state| state.view = bytes(length).to_vec());
@@ -36,7 +36,7 @@ fn a_sequential_reader_waits_the_less_the_more_daemons_there_are() {
         assert!(data == bytes(16 * PIECE), "{daemons} daemons");
         assert_eq!(took, takes * CALL, "{daemons} daemons");
         assert_eq!(world.server.reads.most.get(), daemons.max(1));
-        // Nothing is asked for behind the end once it is seen; the piece before may come first.
+        // Nothing is requested behind the end once it is seen; the piece before may come first.
         world.executor.run_for(2 * CALL);
         let most = if daemons == 0 { 32 } else { 17 };
         assert!(world.seen().len() <= most, "{daemons} daemons: {:?}", world.seen());

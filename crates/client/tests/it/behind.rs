@@ -45,7 +45,7 @@ fn an_error_is_told_once_and_what_it_is_not_about_is_durable() {
     let (durable, sent) = (world.durable(), bytes(4 * PIECE));
     let right = durable.chunks(PIECE as usize).zip(sent.chunks(PIECE as usize));
     let right: Vec<bool> = right.map(|(durable, sent)| durable == sent).collect();
-    // Which of them was carried out second is the simulator's choice.
+    // The simulator chooses which of them is executed second.
     assert_eq!(right.iter().filter(|right| !**right).count(), 1, "{right:?}");
 }
 
@@ -62,7 +62,7 @@ fn of_several_errors_the_first_is_told_for_all() {
         assert_eq!(file.commit().await, Err(CallError::Status(Status::NoSpace)));
         assert_eq!(file.commit().await, Ok(()));
     });
-    // The COMMIT of what had no error failed as well.
+    // The COMMIT of the pieces without an error failed as well.
     assert_eq!(world.seen(), [unstable(0..2), vec![Seen::Commit]].concat());
 }
 

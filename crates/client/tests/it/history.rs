@@ -1,4 +1,4 @@
-//! Random histories of a file against a model: what an `Ok` promises is durable, whatever the
+//! Random histories of a file against a model: data promised by an `Ok` is durable, whatever the
 //! server did meanwhile.
 
 use std::time::Duration;
@@ -11,18 +11,18 @@ use sim::{Executor, Prng};
 
 use crate::server::{Habits, Server};
 
-/// How many histories are played.
+/// Number of histories.
 const SEEDS: u64 = 200;
 
-/// What was written, byte by byte.
+/// The written data, byte by byte.
 #[derive(Default)]
 struct Model {
     bytes: Vec<u8>,
-    /// Bytes that an error has left in doubt.
+    /// Bytes that an error has left undefined.
     in_doubt: Vec<bool>,
-    /// What was written since all was durable.
+    /// Writes since all data was durable.
     since: Vec<(usize, usize)>,
-    /// Errors that were told.
+    /// Errors that were reported.
     told: u64,
 }
 
@@ -44,11 +44,11 @@ impl Model {
         }
     }
 
-    /// The first byte of a range that is not what it should be.
+    /// The first wrong byte of a range.
     fn differs(&self, held: &[u8], from: usize, length: usize) -> Option<usize> {
         let until = self.bytes.len().min(from.saturating_add(length));
         if self.bytes.get(from..until) == Some(held) {
-            return None; // by far the quickest way
+            return None; // by far the fastest path
         }
         let expected = self.bytes.iter().zip(&self.in_doubt).enumerate().skip(from).take(length);
         let mut wrong = expected.filter(|(at, (byte, in_doubt))| {
@@ -64,10 +64,10 @@ struct Run {
     server: Server,
     model: Model,
     runtime: Runtime,
-    /// Offsets lie below.
+    /// The limit of offsets.
     span: u64,
     length_max: u64,
-    /// Where the last write and the last read ended.
+    /// Ends of the last write and the last read.
     written: u64,
     read: u64,
 }
@@ -89,7 +89,7 @@ fn habits(prng: &mut Prng) -> Habits {
     }
 }
 
-/// Plays the history of a seed; says what was wrong.
+/// Plays the history of a seed; returns what was wrong.
 pub(crate) fn play(seed: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let mut prng = Prng::new(seed);
@@ -132,7 +132,7 @@ impl Run {
         self.settled(&closed)
     }
 
-    /// Writes by chance, or on from where a write or a read has ended.
+    /// Writes at random, or on from the end of a write or a read.
     async fn write(&mut self, file: &mut File<Server>) {
         let length = self.prng.between(1, self.length_max);
         let by_chance = self.prng.below(self.span);
@@ -148,13 +148,13 @@ impl Run {
         self.written = offset + length;
     }
 
-    /// Reads by chance, or on from where a read has ended.
+    /// Reads at random, or on from the end of a read.
     async fn read(&mut self, file: &mut File<Server>) -> Result<(), String> {
         let count = self.prng.between(1, self.span.min(u64::from(self.options.read_size) * 20));
         let mut offset = one_of(&mut self.prng, &[self.read, 0, self.read / 2]);
         for _ in 0..self.prng.between(1, 4) {
             let read = file.read(offset, count).await;
-            // It may show what an error has left that is told now.
+            // It may show data left by an error that is reported now.
             let committed = file.commit().await;
             self.settled(&committed)?;
             let Ok(found) = read else {
@@ -174,7 +174,7 @@ impl Run {
         Ok(())
     }
 
-    /// What an answer to a commit or close promises.
+    /// Checks the promise of a commit or close.
     fn settled(&mut self, answer: &Result<(), CallError>) -> Result<(), String> {
         if answer.is_err() {
             self.model.failed();
@@ -217,7 +217,7 @@ fn what_was_committed_is_durable_whatever_the_server_does() {
 #[test]
 fn every_planted_bug_of_a_file_shows_in_a_history() {
     use client::planted::{Bug, plant};
-    // Whether a call is another one shows on the wire alone: see `redial`.
+    // A changed call number shows on the wire alone: see `redial`.
     for bug in Bug::ALL.iter().filter(|bug| **bug != Bug::NewNumbers) {
         plant(Some(*bug));
         let found = (0..SEEDS).find_map(|seed| play(seed).err());

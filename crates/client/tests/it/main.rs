@@ -1,5 +1,5 @@
-//! Tests of files: over a server that is not there (`server`), and over ours in a simulated world
-//! (`wire`); and of what carries their calls (`redial`).
+//! Tests of files: over a simulated server of one file (`server`), and over ours in a simulated
+//! world (`wire`); and of the line that makes their calls (`redial`).
 
 mod ahead;
 mod behind;
@@ -16,16 +16,16 @@ use sim::{Executor, Prng};
 
 use crate::server::{Habits, Seen, Server, State};
 
-/// What a call of the server takes, where time counts.
+/// The duration of a call of the server, where time counts.
 const CALL: Duration = Duration::from_millis(10);
 
-/// What a file waits when it is put off.
+/// The pause of a file after "try again later".
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest WRITE and READ.
+/// The longest WRITE and READ, in bytes.
 const PIECE: u32 = 1000;
 
-/// A world of one server, whose calls take [`CALL`].
+/// A world with one server, whose calls take [`CALL`].
 struct World {
     executor: Executor,
     server: Server,
@@ -57,7 +57,7 @@ impl World {
         File::new(&self.executor.runtime(), self.server.clone(), options)
     }
 
-    /// What some work gives, and how long it takes.
+    /// The result of some work, and its duration.
     fn timed<T>(&self, work: impl Future<Output = T>) -> (T, Duration) {
         let start = self.executor.now();
         let result = self.executor.block_on(work);
@@ -73,7 +73,7 @@ impl World {
     }
 }
 
-/// So many bytes that are like no others.
+/// This many pseudo-random bytes.
 fn bytes(length: u32) -> Bytes {
     let mut bytes = vec![0; length as usize];
     Prng::new(length.into()).fill(&mut bytes);

@@ -1,4 +1,4 @@
-//! A line that is lost and dialed anew, before a double that is told what becomes of each
+//! A line that is lost and dialed anew, against a double that is configured with the fate of each
 //! connection.
 
 use std::cell::{Cell, RefCell};
@@ -19,10 +19,10 @@ use nfs::rpc::{self, Caller};
 use runtime::{Instant, Runtime};
 use sim::Executor;
 
-/// What becomes of a connection, once a call has come.
+/// The fate of a connection, once a call has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// There is none.
+    /// It cannot be made.
     Refused,
     HangsUp,
     Silent,
@@ -32,7 +32,7 @@ enum Fate {
 
 struct Double {
     runtime: Runtime,
-    /// Of one connection after the other; the last one is that of all later ones.
+    /// For one connection after the other; the last one is for all later ones.
     fates: Vec<Fate>,
     dialed: RefCell<Vec<Instant>>,
     heard: Rc<RefCell<Vec<Vec<u8>>>>,
@@ -130,7 +130,7 @@ const PATIENCE: Patience = Patience {
     call: Duration::from_secs(60),
 };
 
-/// A server of such connections, and a file of it.
+/// A server with such connections, and a file of it.
 fn scene(fates: &[Fate]) -> (Executor, Rc<Double>, Remote<Redial>) {
     let executor = Executor::new(1);
     let double = Rc::new(Double {
@@ -146,13 +146,14 @@ fn scene(fates: &[Fate]) -> (Executor, Rc<Double>, Remote<Redial>) {
 }
 
 impl Double {
-    /// When each connection was dialed, in seconds.
+    /// The times at which connections were dialed, in seconds.
     fn dialed(&self) -> Vec<u64> {
         self.dialed.borrow().iter().map(|at| at.0 / 1_000_000_000).collect()
     }
 }
 
-/// What a COMMIT gives on such connections, when each was dialed, and the calls that were heard.
+/// The result of a COMMIT on such connections, the times at which they were dialed, and the calls
+/// that were heard.
 fn commit(fates: &[Fate]) -> (Result<Verifier, CallError>, Vec<u64>, Vec<Vec<u8>>) {
     let (executor, double, file) = scene(fates);
     let given = executor.block_on(file.commit());
@@ -178,7 +179,7 @@ fn a_call_whose_connection_is_lost_is_made_again_as_it_was() {
     use Fate::{Answers, HangsUp, Refused, Silent};
     let (given, dialed, heard) = commit(&[HangsUp, Refused, Silent, Answers]);
     assert_eq!(given, Ok(Verifier([9; 8])));
-    // A pause after each of three losses, one of which shows after the silence.
+    // A pause after each of three losses; one of them shows after the silence.
     assert_eq!(dialed, [0, 1, 2, 23]);
     assert_eq!(heard.len(), 3);
     assert!(heard.iter().all(|call| *call == heard[0]), "{heard:?}");

@@ -1,5 +1,6 @@
-//! A server of one file that does what a server may: it answers late and in any order, takes part
-//! of a write, puts callers off, fails, and restarts with a part of what was not durable.
+//! A server of one file that does everything a server may do: it answers late and in any order,
+//! takes part of a write, puts callers off, fails, and restarts with a part of the data that was
+//! not durable.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,26 +13,26 @@ use nfs::nfs3::{Stability, Status, Verifier};
 use runtime::Runtime;
 use sim::Prng;
 
-/// What a restart keeps or loses as a whole.
+/// The unit in which a restart keeps or loses data, in bytes.
 const BLOCK: usize = 512;
 
-/// How often it does what: once in so many calls, never with 0.
+/// Frequencies of its habits: once in this many calls, never with 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Habits {
-    /// What each call takes.
+    /// The duration of each call.
     pub(crate) takes: Duration,
-    /// The longest way of a call, and of its reply, on top of it.
+    /// The longest delay of a call, and of its reply, on top of it.
     pub(crate) delay: Duration,
     pub(crate) restarts: u64,
     pub(crate) errors: u64,
     pub(crate) put_off: u64,
-    /// Part of what was asked for is done.
+    /// Only part of the request is done.
     pub(crate) short: u64,
     /// An UNSTABLE write is durable.
     pub(crate) sync: u64,
 }
 
-/// A call that was carried out, as the server saw it.
+/// An executed call, as the server saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Write { offset: u64, length: usize, stable: Stability },
@@ -42,40 +43,40 @@ pub(crate) enum Seen {
 pub(crate) struct State {
     pub(crate) habits: Habits,
     prng: Prng,
-    /// What reads see.
+    /// The data that reads see.
     pub(crate) view: Vec<u8>,
     pub(crate) durable: Vec<u8>,
     boot: u64,
-    /// The errors that it has given.
+    /// Errors that it has returned.
     pub(crate) errors: u64,
     pub(crate) restarts: u64,
     pub(crate) seen: Vec<Seen>,
-    /// What becomes of the next calls, whatever the habits say.
+    /// Turns for calls by their index, which override the habits.
     pub(crate) script: Vec<(usize, Turn)>,
 }
 
-/// What a script may order.
+/// A turn that a script may order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Fail(Status),
-    /// It restarts first, and loses all that is not durable.
+    /// It restarts first, and loses all data that is not durable.
     Restart,
-    /// It does so many bytes.
+    /// It does only this many bytes.
     Short(usize),
-    /// It says that it has done more than it was asked for.
+    /// It claims more than was requested.
     Boast,
-    /// It is not as durable as it was asked to be.
+    /// It is less durable than requested.
     Lax,
 }
 
-/// How many calls are under way.
+/// Number of calls in flight.
 #[derive(Default)]
 pub(crate) struct Gauge {
     pub(crate) now: Cell<usize>,
     pub(crate) most: Cell<usize>,
 }
 
-/// The server. Clones share it.
+/// The server. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) state: Rc<RefCell<State>>,
@@ -107,7 +108,7 @@ impl Server {
         }
     }
 
-    /// Carries a call out somewhere between its sending and its reply.
+    /// Executes a call at some time between its sending and its reply.
     async fn serve<T>(&self, gauge: &Gauge, work: impl FnOnce(&mut State) -> T) -> T {
         gauge.now.set(gauge.now.get() + 1);
         gauge.most.set(gauge.most.get().max(gauge.now.get()));
@@ -157,13 +158,13 @@ impl State {
         once_in > 0 && self.prng.chance(1, once_in)
     }
 
-    /// What the script says of the next call.
+    /// The script's turn for the next call.
     fn turn(&self) -> Option<Turn> {
         let next = self.seen.len();
         self.script.iter().find(|(at, _)| *at == next).map(|(_, turn)| *turn)
     }
 
-    /// What comes before the call itself: how much of it is done, or why none.
+    /// The start of a call: returns the number of bytes to do, or the error.
     fn begin(&mut self, seen: Seen, length: usize) -> Result<usize, CallError> {
         let turn = self.turn();
         self.seen.push(seen);
@@ -212,7 +213,7 @@ impl State {
         Ok(Written { count: claimed as u32, committed, verifier: self.verifier() })
     }
 
-    /// One that fails has lost what was not durable, and does not say so again.
+    /// A COMMIT that fails has lost the data that was not durable, and does not report it again.
     fn commit(&mut self) -> Result<Verifier, CallError> {
         if let Err(error) = self.begin(Seen::Commit, 0) {
             if error != CallError::Status(Status::Jukebox) {
@@ -239,7 +240,7 @@ impl State {
         Verifier(self.boot.to_be_bytes())
     }
 
-    /// Of the blocks that are not durable, one in `kept` is by chance; none with 0.
+    /// One in `kept` of the blocks that are not durable survives, at random; none with 0.
     fn restart(&mut self, kept: u64) {
         self.boot += 1;
         self.restarts += 1;

@@ -23,7 +23,7 @@ use crate::bytes;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
 
-/// A client's machine before a server.
+/// A client machine and a server.
 struct Scene {
     world: World,
     dial: Rc<Simulated>,
@@ -84,7 +84,7 @@ impl Scene {
         File::new(&self.world.runtime(), Remote { line, file: self.file }, options)
     }
 
-    /// What the file holds.
+    /// The contents of the file.
     fn contents(&self) -> Vec<u8> {
         let reading = async {
             let mut file = self.open(self.client().await, 4);
@@ -128,7 +128,7 @@ fn a_lost_connection_is_told_and_nothing_vouched_for() {
     assert!(matches!(closed, Err(CallError::Broken(_))), "{closed:?}");
 }
 
-/// Writes by chance to a server that comes and goes; says what the file should hold.
+/// Writes at random to a server that comes and goes; returns the expected contents of the file.
 async fn write_on(scene: &Scene, daemons: usize, prng: &mut Prng) -> Vec<u8> {
     let mut file = scene.open(scene.redial(PATIENCE), daemons);
     let mut model: Vec<u8> = Vec::new();
@@ -145,7 +145,7 @@ async fn write_on(scene: &Scene, daemons: usize, prng: &mut Prng) -> Vec<u8> {
     model
 }
 
-/// Plays this with so many daemons; gives how often the server came back.
+/// Runs this with that many daemons; returns how often the server came back.
 fn come_and_go(seed: u64, daemons: usize) -> Result<u64, String> {
     let (scene, mut prng) = (Scene::new(seed), Prng::new(seed));
     let mut chance = Prng::new(!seed);
@@ -163,7 +163,7 @@ fn come_and_go(seed: u64, daemons: usize) -> Result<u64, String> {
         scene.world.run(scene.world.serving());
     };
     let boots = scene.world.boot();
-    // What is in a cache counts for nothing.
+    // Data in a cache does not count.
     scene.world.crash_to_durable();
     scene.world.start();
     scene.world.run(scene.world.serving());

@@ -8,7 +8,7 @@ use vfs::Access;
 use super::{Answered, Asked, convert, failure, open};
 use crate::caller::Caller;
 
-/// The rights that change something, which a read-only export denies.
+/// The rights to change something, which a read-only export denies.
 const CHANGING: u32 = Access::MODIFY | Access::EXTEND | Access::DELETE;
 
 pub(super) async fn getattr(caller: &Caller, args: GetattrArgs<'_>) -> Answered<Attributes, ()> {
@@ -37,7 +37,7 @@ pub(super) async fn access(caller: &Caller, args: AccessArgs<'_>) -> Answered<Ac
     let file_system = &target.volume.file_system;
     let sealed = file_system.access(&target.who, target.id, Access(asked)).await;
     let post_op = |about| convert::post_op(target.volume.fsid, about);
-    // Bits that were not asked about, or that mean nothing here, are never granted.
+    // Rights that were not asked for, or that mean nothing here, are never granted.
     let granted = |Access(access): Access, about| AccessOk {
         attributes: post_op(about),
         access: access & asked,

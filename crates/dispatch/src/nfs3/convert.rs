@@ -1,4 +1,4 @@
-//! Between the words of the protocol and those of a file system.
+//! Conversions between the types of the protocol and those of a file system.
 
 use nfs::nfs3 as wire;
 use vfs::{Credentials, FsError, Name, SetAttributes, SetTime, Stability, Timestamp};
@@ -55,8 +55,8 @@ fn kind(from: vfs::FileKind) -> wire::FileKind {
     }
 }
 
-/// The protocol's seconds have 32 bits without a sign. A time outside (before 1970, after 2106)
-/// shows as the nearest that it can say, so that newer never looks older.
+/// Converts a time. The protocol's seconds are 32 bits without a sign. A time outside (before 1970,
+/// after 2106) becomes the nearest that it can express, so that newer never looks older.
 pub(super) fn time(from: Timestamp) -> wire::Time {
     match u32::try_from(from.seconds) {
         Ok(seconds) => wire::Time { seconds, nanoseconds: from.nanoseconds },
@@ -65,7 +65,7 @@ pub(super) fn time(from: Timestamp) -> wire::Time {
     }
 }
 
-/// A time that a client gives.
+/// Converts a time from a client.
 pub(super) fn timestamp(from: wire::Time) -> Result<Timestamp, FsError> {
     if from.nanoseconds >= NANOSECONDS {
         return Err(FsError::Invalid);
@@ -76,7 +76,7 @@ pub(super) fn timestamp(from: wire::Time) -> Result<Timestamp, FsError> {
 pub(super) fn set_attributes(from: wire::SetAttributes) -> Result<SetAttributes, FsError> {
     let mode = |bits: u32| u16::try_from(bits & MODE_BITS).expect("12 bits");
     Ok(SetAttributes {
-        // The type is not for a client to set, though some send it along.
+        // A client cannot set the type, though some send it along.
         mode: from.mode.map(mode),
         uid: from.uid,
         gid: from.gid,
@@ -118,8 +118,8 @@ pub(super) fn committed(from: Stability) -> wire::Stability {
     }
 }
 
-/// RFC 1813, section 3.2: an empty name is refused with NFS3ERR_ACCES, one with characters that
-/// cannot be with NFS3ERR_INVAL, and one too long with NFS3ERR_NAMETOOLONG.
+/// Converts a name. RFC 1813, section 3.2: an empty name is refused with NFS3ERR_ACCES, one with
+/// impossible characters with NFS3ERR_INVAL, and one too long with NFS3ERR_NAMETOOLONG.
 pub(super) fn name(from: &[u8]) -> Result<Name, Refused> {
     if from.is_empty() {
         return Err(FsError::Access.into());

@@ -66,7 +66,7 @@ async fn made(
     open(asked, sealed, granted, |about| convert::wcc(volume.fsid, about)).await
 }
 
-/// What is said of a file that was made.
+/// The results for a file that was made.
 pub(super) fn made_of(
     volume: &Volume,
     id: ObjectId,

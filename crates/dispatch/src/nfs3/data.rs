@@ -21,7 +21,7 @@ pub(super) async fn readlink(
     open(Asked::whole(caller, &target), sealed, granted, post_op).await
 }
 
-/// A READ of more than the most is answered with the most: a short answer is no error.
+/// A READ of more than the maximum returns the maximum: a short reply is no error.
 pub(super) async fn read(caller: &Caller, args: ReadArgs<'_>) -> Answered<ReadOk, PostOp> {
     let target = caller.object(args.file)?;
     let count = args.count.min(MAX_TRANSFER);
@@ -37,8 +37,8 @@ pub(super) async fn read(caller: &Caller, args: ReadArgs<'_>) -> Answered<ReadOk
     open(asked, sealed, granted, post_op).await
 }
 
-/// A WRITE whose count is not the length of its data contradicts itself and is refused. One of
-/// more than the most is carried out as far as the most goes, and says so.
+/// A WRITE whose count is not the length of its data contradicts itself and is refused. A WRITE of
+/// more than the maximum writes the maximum, and reports that count.
 pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<WriteOk, Wcc> {
     let target = caller.object_to_change(args.file)?;
     if args.data.iter().map(Bytes::len).sum::<usize>() != args.count as usize {
@@ -63,7 +63,7 @@ pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<Writ
     let is_durable = answer.is_durable();
     let granted = |written: vfs::Written, about| {
         assert!(written.committed >= stability, "a write is never less durable than was asked");
-        // What is told at once is no more durable than was asked.
+        // An immediate reply claims no more stability than was requested.
         let committed = if is_durable { written.committed } else { stability };
         WriteOk {
             wcc: wcc(about),
@@ -76,7 +76,7 @@ pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<Writ
     Ok(results(asked, answer, granted, wcc))
 }
 
-/// The first `length` bytes of what is in these pieces, none of which is empty then.
+/// The first `length` bytes of these pieces, without empty pieces.
 fn start_of(mut pieces: Vec<Bytes>, length: usize) -> Vec<Bytes> {
     let mut left = length;
     pieces.iter_mut().for_each(|piece| {

@@ -1,8 +1,8 @@
 //! READDIR, READDIRPLUS.
 //!
-//! A cookie verifier would tell a client that its cookies are of no more use. Ours always are,
-//! since the file systems promise to resume at any cookie they gave; so there is one verifier for
-//! all directories and all time. A cookie that comes with another one is not ours.
+//! A cookie verifier would show a client that its cookies are no longer valid. Ours always are,
+//! since the file systems promise to resume at any cookie that they returned; so there is one
+//! verifier for all directories and all time. A cookie with another verifier is not ours.
 
 use nfs::nfs3::arguments::{ReaddirArgs, ReaddirplusArgs};
 use nfs::nfs3::results::{Entry, EntryPlus, ReaddirOk, ReaddirplusOk};
@@ -20,10 +20,11 @@ use crate::refused::Refused;
 /// The verifier of every cookie.
 const COOKIE_VERIFIER: Verifier = Verifier(*b"duramen1");
 
-/// The largest listing in one reply, in bytes. More would keep others from the directory for long.
+/// The largest listing in one reply, in bytes. A larger one would block the directory for others
+/// for long.
 const MAX_LISTING: u32 = 256 * 1024;
 
-/// What the results of a READDIR or READDIRPLUS with this count may take, in bytes.
+/// Limit on the results of a READDIR or READDIRPLUS with this count, in bytes.
 pub(crate) fn listing_size(count: u32) -> u32 {
     count.min(MAX_LISTING)
 }
@@ -87,7 +88,7 @@ pub(super) async fn readdirplus(
     }))
 }
 
-/// Zeros instead of the verifier are let through: some clients do not keep it.
+/// Zeros are accepted instead of the verifier: some clients do not keep it.
 fn check_cookie(cookie: u64, verifier: Verifier) -> Result<(), Refused> {
     let known = verifier == COOKIE_VERIFIER || verifier == Verifier::default();
     if cookie == 0 || known { Ok(()) } else { Err(FsError::BadCookie.into()) }

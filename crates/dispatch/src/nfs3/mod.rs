@@ -1,10 +1,10 @@
 //! The procedures of NFS version 3, one function each.
 //!
-//! Every function has the same shape. It finds what its handles name and the user that the caller
-//! acts as ([`Caller`]), asks the file system, and opens the sealed answer. What it gives back can
-//! be made in two ways only: from an answer that may be told ([`Told`]), or as a [`Refused`] status
-//! without anything of a file system in it. [`reply`] accepts nothing else, so no reply can
-//! overtake the disk where that was not declared.
+//! Every function has the same shape. It resolves its handles and the user that the caller acts as
+//! ([`Caller`]), calls the file system, and opens the sealed answer. Its result has only two
+//! sources: an answer that may be sent ([`Told`]), or a [`Refused`] status that holds nothing of a
+//! file system. [`reply`] accepts nothing else, so no reply can overtake the disk where that was
+//! not declared.
 
 pub(crate) mod convert;
 
@@ -29,10 +29,11 @@ use crate::volume::Volume;
 
 pub(crate) use directory::listing_size;
 
-/// What a procedure gives: what may be told, or nothing of a file system.
+/// The result of a procedure: an answer that may be sent, or a refusal without facts of a file
+/// system.
 type Answered<T, W> = Result<Told<Outcome<T, W>>, Refused>;
 
-/// What a caller has asked for: a part of what a handle names.
+/// The request of a caller: the target of a handle, and the part of it.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     caller: &'a Caller,
@@ -54,7 +55,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Carries out a call.
+/// Executes a call.
 pub(crate) async fn execute(xid: u32, caller: &Caller, arguments: Arguments<'_>) -> Reply {
     match arguments {
         Arguments::Null => Reply::new(nfs::rpc::success(xid).finish()).bare(),
@@ -82,8 +83,8 @@ pub(crate) async fn execute(xid: u32, caller: &Caller, arguments: Arguments<'_>)
     }
 }
 
-/// The reply to a call that was carried out before the start; none if it is not of a kind that is
-/// remembered so long.
+/// The reply to a call that was executed before the start; none if calls of its kind are not
+/// remembered over a start.
 pub(crate) fn again(
     xid: u32,
     volume: &Volume,
@@ -127,7 +128,7 @@ pub(crate) fn lost(xid: u32, procedure: Procedure) -> Reply {
     }
 }
 
-/// The reply to a call. There is no other way to encode what a file system answered.
+/// Encodes the reply to a call. There is no other way to encode the answer of a file system.
 fn reply<T: Encode, W: Encode + Default>(xid: u32, answered: Answered<T, W>) -> Reply {
     let mut to = nfs::rpc::success(xid);
     match answered {
@@ -140,16 +141,17 @@ fn reply<T: Encode, W: Encode + Default>(xid: u32, answered: Answered<T, W>) -> 
             let reply = Reply::new(to.finish());
             match refused {
                 Refused::Unasked(_) => reply.bare(),
-                // A call whose answer was lost may have been carried out, once; and what is made
-                // again later is another call: if this one comes once more, it may be too late.
+                // A call whose answer was lost may have been executed, once; and the retry of a
+                // postponed call is another call: if this one is repeated, it may be too late.
                 Refused::Lost | Refused::Later => reply,
             }
         }
     }
 }
 
-/// Whether the rules let the caller change what the handles of a call name; of a call that changes
-/// nothing, always. Where they do not, carrying out the call refuses it and asks no file system.
+/// Whether the rules let the caller change the objects that the handles of a call name; always true
+/// for a call that changes nothing. If not, executing the call refuses it without calling a file
+/// system.
 pub(crate) fn is_admitted(caller: &Caller, arguments: &Arguments<'_>) -> bool {
     let may_change = |handle| caller.object_to_change(handle).is_ok();
     match arguments {
@@ -169,8 +171,8 @@ pub(crate) fn is_admitted(caller: &Caller, arguments: &Arguments<'_>) -> bool {
     }
 }
 
-/// Opens an answer, as soon as it may be told: `granted` makes the results, `about` the attributes
-/// of a refusal.
+/// Opens an answer as soon as the rules of the volume allow: `granted` makes the results, `about`
+/// the attributes of a refusal.
 async fn open<T, W, U, V>(
     asked: Asked<'_>,
     sealed: Sealed<Answer<T, W>>,
@@ -194,7 +196,7 @@ fn results<T, W, U, V>(
     })
 }
 
-/// A refusal of the file system. The log says what the protocol cannot say.
+/// Converts a refusal of the file system. The log gets details that the protocol cannot express.
 fn failure<W>(asked: Asked<'_>, error: FsError, about: W) -> Failure<W> {
     let Asked { caller, target, part } = asked;
     caller.reports.refused_with(error, &target.volume, target.id, part);

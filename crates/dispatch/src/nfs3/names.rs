@@ -54,7 +54,7 @@ pub(super) async fn rename(
     open(Asked::named(caller, &from, &from_name), sealed, |(), about| both(about), both).await
 }
 
-/// What is said of the two directories of a RENAME.
+/// The attributes of the two directories of a RENAME.
 pub(super) fn renamed(volume: &Volume, (from, to): (vfs::Wcc, vfs::Wcc)) -> RenameWcc {
     RenameWcc { from: convert::wcc(volume.fsid, from), to: convert::wcc(volume.fsid, to) }
 }
@@ -68,7 +68,7 @@ pub(super) async fn link(caller: &Caller, args: LinkArgs<'_>) -> Answered<LinkWc
     open(Asked::named(caller, &directory, &name), sealed, |(), about| both(about), both).await
 }
 
-/// What is said of the file and the directory of a LINK.
+/// The attributes of the file and the directory of a LINK.
 pub(super) fn linked(volume: &Volume, (file, directory): (vfs::PostOp, vfs::Wcc)) -> LinkWcc {
     LinkWcc {
         file: convert::post_op(volume.fsid, file),

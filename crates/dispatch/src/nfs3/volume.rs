@@ -9,7 +9,7 @@ use super::{Answered, Asked, convert, open};
 use crate::MAX_TRANSFER;
 use crate::caller::Caller;
 
-/// What a listing should ask for, in bytes: some 400 entries with their attributes.
+/// Preferred size of a listing, in bytes: some 400 entries with their attributes.
 const PREFERRED_LISTING: u32 = 64 * 1024;
 
 pub(super) async fn fsstat(caller: &Caller, args: FsstatArgs<'_>) -> Answered<FsstatOk, PostOp> {

@@ -217,7 +217,7 @@ fn what_is_restored_is_as_old_as_it_was_and_goes_first() {
     assert_eq!(remembered(&cache, key(1, 3)), None, "three are newer");
 }
 
-/// What a name costs is counted, too: a volume keeps the answer once more.
+/// The name of a call is counted, too: a volume keeps the reply once more.
 #[test]
 fn an_answer_weighs_its_bytes_and_twice_as_much_where_it_survives() {
     let cache = ReplyCache::new(Rc::new(Hand::default()), Window::default());
@@ -232,7 +232,7 @@ fn an_answer_weighs_its_bytes_and_twice_as_much_where_it_survives() {
     assert_eq!(cache.held(), (3, 100 + OVERHEAD + 2 * (530 + 2 * OVERHEAD)));
 }
 
-/// Which of the calls of a client are remembered, from number 0 on. Looking forgets nothing.
+/// The calls of a client that are remembered, from number 0 on. The check forgets nothing.
 fn left(cache: &Rc<ReplyCache<u32>>, client: u8, count: u32) -> Vec<u32> {
     (0..count).filter(|&xid| remembered(cache, key(client, xid)).is_some()).collect()
 }
@@ -280,7 +280,7 @@ fn who_has_most_is_told_by_powers_of_two() {
     for (client, count) in [(1, 5), (2, 7)] {
         (0..count).for_each(|xid| execute(&cache, key(client, xid)).answer(xid, 10));
     }
-    // 5 and 4 are as much as 7; 3 are less, and 3 are no more than 3.
+    // 5 and 4 count as much as 7; 3 counts less, and 3 is no more than 3.
     let mut had = Vec::new();
     for client in 3..10 {
         execute(&cache, key(client, 0)).answer(0, 10);
@@ -295,7 +295,7 @@ fn one_of_many(number: u16, xid: u32) -> Key {
     Key { client: IpAddr::from([10, 1, high, low]), ..key(1, xid) }
 }
 
-/// Whether a client with one small answer, the oldest, keeps it when a thousand others have more
+/// Whether a client with one small reply, the oldest, keeps it when a thousand others have more
 /// each, and all together too much.
 fn keeps_the_oldest(window: Window, sizes: &[usize]) -> bool {
     let cache = ReplyCache::new(Rc::new(Hand::default()), window);
@@ -312,7 +312,7 @@ fn keeps_the_oldest(window: Window, sizes: &[usize]) -> bool {
 #[test]
 fn below_a_thousandth_of_all_nobody_has_more_than_another() {
     let all = Window::default();
-    // What the others have is a 1,024th in the first case of each, and more in the second.
+    // The share of the others is a 1,024th in the first case of each, and more in the second.
     assert!(!keeps_the_oldest(Window { calls: 2_048, ..all }, &[0, 0]));
     assert!(keeps_the_oldest(Window { calls: 2_047, ..all }, &[0, 0]));
     let (bytes, size) = (1_024 * 1_024, 1_024 - OVERHEAD);

@@ -1,4 +1,4 @@
-//! Who calls is part of what makes two calls the same call, all of it.
+//! The whole caller is part of the identity of a call.
 
 use nfs3_types::nfs3::{NFS_PROGRAM, Nfs3Option, SETATTR3args, sattr3};
 use nfs3_types::rpc::{auth_unix, opaque_auth};

@@ -9,7 +9,7 @@ use nfs3_types::xdr_codec::{Opaque, Pack};
 
 use crate::fixture::{Client, Fixture, at};
 
-/// Arguments that are bytes already.
+/// Arguments that are encoded already.
 pub(crate) struct Raw(pub(crate) Vec<u8>);
 
 impl Pack for Raw {
@@ -29,7 +29,7 @@ pub(crate) fn bytes_of(args: &impl Pack) -> Vec<u8> {
     bytes
 }
 
-/// What the calls of [`changes`] are about.
+/// The files that the calls of [`changes`] are about.
 pub(crate) struct Scene {
     root: nfs_fh3,
     inner: nfs_fh3,
@@ -37,7 +37,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Makes it below a directory.
+    /// Makes the files below a directory.
     pub(crate) fn furnish(fixture: &mut Fixture, client: &Client, root: &nfs_fh3) -> Self {
         let inner = fixture.mkdir(client, root, "inner");
         fixture.mkdir(client, root, "empty");

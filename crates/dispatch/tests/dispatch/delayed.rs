@@ -1,4 +1,4 @@
-//! A volume that is declared delayed: what is answered at once, and what is durable all the same.
+//! A volume that is declared delayed: calls that are answered at once, and calls that still wait.
 
 use dispatch::{Export, Exports, Limits};
 use nfs3_types::nfs3::{
@@ -17,7 +17,7 @@ pub(crate) fn delayed() -> Exports {
     exports
 }
 
-/// A volume with a file, of which nothing becomes durable from now on.
+/// A volume with a file, on which nothing becomes durable from now on.
 pub(crate) fn held_up(exports: Exports) -> (Fixture, nfs_fh3, nfs_fh3) {
     let mut fixture = Fixture::with(exports, Limits::default());
     let root = fixture.mount(&local(), "/data").expect("a mount");
@@ -66,7 +66,7 @@ fn only_the_volume_of_the_declaration_is_delayed() {
     assert!(!mkdir(&mut fixture, &root, 9).is_answered());
 }
 
-/// What is asked to be made durable, and whether it waits for the disk.
+/// Whether each of the calls that ask for durability waits for the disk.
 pub(crate) fn stable_calls() -> [bool; 3] {
     let (mut fixture, _, file) = held_up(delayed());
     let mut calls = [
@@ -94,7 +94,7 @@ fn an_unstable_write_is_told_to_be_no_more_than_that() {
     fixture.data.overstate(true);
     let written = write(&mut fixture, &file, stable_how::UNSTABLE).reply::<WRITE3res>().unwrap();
     assert_eq!((written.committed, written.count), (stable_how::UNSTABLE, 11));
-    // Where all answers wait, what is durable may be told so.
+    // Where all replies wait, durable data may be reported as such.
     let mut fixture = Fixture::new();
     let root = fixture.mount(&local(), "/data").expect("a mount");
     let file = fixture.create(&local(), &root, "file");
@@ -103,7 +103,7 @@ fn an_unstable_write_is_told_to_be_no_more_than_that() {
     assert_eq!(written.committed, stable_how::FILE_SYNC);
 }
 
-/// The declaration is withdrawn after a call was answered; whether its repetition waits.
+/// Withdraws the declaration after a call was answered; returns whether its repetition waits.
 pub(crate) fn withdrawn() -> bool {
     let (mut fixture, root, _) = held_up(delayed());
     let first = mkdir(&mut fixture, &root, 9).bytes();
@@ -147,7 +147,7 @@ fn a_volume_that_was_lost_tells_nothing_delayed_or_not() {
     let Nfs3Result::Err((nfsstat3::NFS3ERR_IO, _)) = look.reply::<GETATTR3res>() else {
         panic!("an error")
     };
-    // What was told stays told, as long as the volume is delayed.
+    // Remembered replies are sent again at once while the volume is delayed.
     mkdir(&mut fixture, &root, 9).reply::<MKDIR3res>().unwrap();
     fixture.dispatcher.set_exports(Exports::default());
     let again = mkdir(&mut fixture, &root, 9);

@@ -1,4 +1,4 @@
-//! No reply before its time, and none that shows what was lost.
+//! No reply before its time, and none that shows lost changes.
 
 use crate::fixture::{Fixture, at, local};
 use nfs3_types::nfs3::{

@@ -1,4 +1,4 @@
-//! Who may use a volume, and as whom.
+//! The clients that may use a volume, and the users that they act as.
 
 use crate::fixture::{Client, Fixture, at, refusal};
 use dispatch::{Anonymous, Export, Exports, Limits, Rule, Squash};

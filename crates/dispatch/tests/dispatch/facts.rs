@@ -1,4 +1,4 @@
-//! What a client is told of a volume and of the server: FSSTAT, FSINFO, PATHCONF.
+//! Facts about a volume and the server: FSSTAT, FSINFO, PATHCONF.
 
 use dispatch::MAX_TRANSFER;
 use nfs3_types::nfs3::{

@@ -60,7 +60,7 @@ impl Spawn for Pool {
     }
 }
 
-/// Everything. `data` is the volume under test; a second one is there as `other`.
+/// The whole fixture. `data` is the volume under test; a second one is there as `other`.
 pub(crate) struct Fixture {
     pub(crate) pool: LocalPool,
     pub(crate) dispatcher: Rc<Dispatcher>,
@@ -85,7 +85,7 @@ impl Fixture {
         Self::build(exports, limits, window, data.clone(), [data, MemoryFileSystem::new()])
     }
 
-    /// A fixture in which something stands before the volume under test.
+    /// A fixture with a layer in front of the volume under test.
     pub(crate) fn watched<F: FileSystem + 'static>(
         exports: Exports,
         front: impl FnOnce(Rc<MemoryFileSystem>) -> Rc<F>,
@@ -96,7 +96,7 @@ impl Fixture {
         Self::build(exports, limits, window, data, volumes)
     }
 
-    /// A fixture over volumes that were there before it.
+    /// A fixture over existing volumes.
     pub(crate) fn over([data, other]: &[Rc<Watched>; 2], window: Window) -> Self {
         let (exports, limits) = (Exports::default(), Limits::default());
         Self::build(exports, limits, window, data.files(), [data.clone(), other.clone()])
@@ -127,7 +127,7 @@ impl Fixture {
         Self { pool, dispatcher, data, clock }
     }
 
-    /// Begins a call that somebody waits for until the [`Sent`] is dropped.
+    /// Begins a call whose caller waits until the [`Sent`] is dropped.
     pub(crate) fn send_record(&mut self, client: &Client, record: Bytes) -> Sent {
         let record = Record::whole(record);
         let dispatcher = self.dispatcher.clone();
@@ -149,7 +149,7 @@ impl Fixture {
         self.send_record(client, client.record(xid, target, args))
     }
 
-    /// Lets everything go on as far as it can.
+    /// Polls until nothing makes progress.
     pub(crate) fn poll(&mut self, sent: &mut Sent) {
         let Sent { call: Some(call), outcome } = sent else { return };
         self.pool.run_until(async {
@@ -163,7 +163,7 @@ impl Fixture {
         self.pool.run_until_stalled();
     }
 
-    /// Makes a call on a connection that is there already.
+    /// Makes a call on an existing connection.
     pub(crate) fn call_on(&mut self, session: &Rc<Session>, record: Bytes) -> Option<Reply> {
         let party = session.party(&record);
         self.pool.run_until(async {
@@ -202,7 +202,7 @@ impl Fixture {
         }
     }
 
-    /// Makes a regular file and gives its handle.
+    /// Makes a regular file and returns its handle.
     pub(crate) fn create(&mut self, client: &Client, directory: &nfs_fh3, name: &str) -> nfs_fh3 {
         let how = nfs3::createhow3::GUARDED(nfs3::sattr3::default());
         let args = nfs3::CREATE3args { where_: at(directory, name), how };
@@ -210,7 +210,7 @@ impl Fixture {
         result.unwrap().obj.unwrap()
     }
 
-    /// Makes a directory and gives its handle.
+    /// Makes a directory and returns its handle.
     pub(crate) fn mkdir(&mut self, client: &Client, directory: &nfs_fh3, name: &str) -> nfs_fh3 {
         let attributes = nfs3::sattr3::default();
         let args = nfs3::MKDIR3args { where_: at(directory, name), attributes };
@@ -247,7 +247,7 @@ impl Sent {
         self.outcome.is_some()
     }
 
-    /// All bytes of the reply behind the record mark.
+    /// All bytes of the reply after the record mark.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let reply = self.outcome.as_ref().expect("the call has ended");
         let segments = reply.as_ref().expect("the call was answered").segments();
@@ -257,7 +257,7 @@ impl Sent {
         all[4..].to_vec()
     }
 
-    /// The reply, which is gone then.
+    /// Takes the reply.
     pub(crate) fn take_reply(self) -> Reply {
         self.outcome.flatten().expect("the call was answered")
     }
@@ -281,7 +281,7 @@ impl Sent {
         }
     }
 
-    /// The results of a call that was carried out.
+    /// The results of a call that was executed.
     pub(crate) fn reply<R: Unpack>(&self) -> R {
         let (body, results) = self.split();
         match body {

@@ -1,4 +1,4 @@
-//! What a file handle names, and what it does not.
+//! File handles: valid ones, and invalid ones.
 
 use crate::fixture::{DATA, Fixture, OTHER, at, local, refusal};
 use dispatch::{Fsid, Handle};

@@ -1,4 +1,4 @@
-//! Calls that nobody would send who means well.
+//! Calls that no honest client would send.
 
 use nfs3_types::nfs3::{
     CREATE3args, GETATTR3args, LINK3args, LOOKUP3args, MKDIR3args, NFS_PROGRAM, READ3args,
@@ -10,7 +10,7 @@ use nfs3_types::xdr_codec::Opaque;
 use crate::changes::{Raw, bytes_of};
 use crate::fixture::{Fixture, at, local, refusal};
 
-/// Numbers that look random and are the same in every run (xorshift64).
+/// Pseudo-random numbers that are the same in every run (xorshift64).
 struct Numbers(u64);
 
 impl Numbers {

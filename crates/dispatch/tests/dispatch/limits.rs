@@ -5,7 +5,7 @@ use nfs3_types::nfs3::{MKDIR3args, MKDIR3res, NFS_PROGRAM, nfs_fh3, sattr3};
 
 use crate::fixture::{Client, Fixture, Sent, at, local, refusal};
 
-/// Begins MKDIRs on a disk that does not answer, each by another client.
+/// Begins MKDIRs on a disk that does not respond, each from another client.
 fn begin(fixture: &mut Fixture, root: &nfs_fh3, numbers: std::ops::Range<u32>) -> Vec<Sent> {
     let calls = numbers.map(|number| {
         let [_, high, middle, low] = number.to_be_bytes();
@@ -17,7 +17,7 @@ fn begin(fixture: &mut Fixture, root: &nfs_fh3, numbers: std::ops::Range<u32>) -
     calls.collect()
 }
 
-/// Of all turns or memory those that one of two volumes may have.
+/// The part of all turns or memory that one of two volumes may have.
 fn of_a_volume(bound: u64) -> u64 {
     bound - 2 * (bound / 16) - bound / 4
 }

@@ -1,5 +1,5 @@
-//! What a volume's trouble, and a client that no rule admits, say in the log of the server: once,
-//! and not once for every call.
+//! Log lines about a volume's troubles, and about a client that no rule admits: once, and not once
+//! for every call.
 
 use std::fmt;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::fixture::{Client, DATA, Fixture, OTHER, local, refusal};
 use crate::memory::MemoryFileSystem;
 use crate::watched::Watched;
 
-/// Hears what is said, down to a level, each line with the volume that it is about.
+/// Collects log lines, down to a level, each with its volume.
 #[derive(Clone)]
 struct Ear(Arc<Mutex<Vec<String>>>, Level);
 
@@ -64,7 +64,8 @@ impl Subscriber for Ear {
     fn exit(&self, _: &Id) {}
 }
 
-/// Has somebody listen who is given two volumes and what looks at the root of one of them.
+/// Runs `work` with a log collector, two volumes, and a function that reads the root of one of
+/// them.
 fn listening(work: impl FnOnce(&Ear, &[Rc<Watched>; 2], &mut dyn FnMut(usize) -> nfsstat3)) {
     let volumes = [(); 2].map(|()| Watched::new(MemoryFileSystem::new()));
     let mut fixture = Fixture::over(&volumes, Window::default());
@@ -76,8 +77,7 @@ fn listening(work: impl FnOnce(&Ear, &[Rc<Watched>; 2], &mut dyn FnMut(usize) ->
     });
 }
 
-/// The one line that is said at the first of three looks that are told of an error; at the others
-/// nothing is said.
+/// The one line that is logged at the first of three failing reads; the others log nothing.
 fn said_at_first(ear: &Ear, mut look: impl FnMut() -> nfsstat3) -> [String; 1] {
     let said = [(); 3].map(|()| (look(), ear.take()));
     let [(nfsstat3::NFS3ERR_IO, first), further @ ..] = said else { panic!("an error: {said:?}") };
@@ -96,7 +96,7 @@ fn damage_is_said_once_of_each_volume_and_clients_hear_of_an_error() {
     });
 }
 
-/// A handle of a file of a volume, or of what a snapshot holds.
+/// A handle of a file of a volume, or of a snapshot.
 fn handle(fsid: Fsid, ino: u64, snapshot: u32) -> nfs_fh3 {
     let id = ObjectId::live(Ino(ino), 0).within(SnapshotNumber(snapshot.into()));
     nfs_fh3 { data: Opaque::owned(Handle { fsid, id }.encode().to_vec()) }
@@ -157,7 +157,7 @@ fn what_the_disk_does_not_give_is_said_of_each_file_with_a_bound() {
         assert_eq!(read(4711), [""; 0], "it was said");
         let more: usize = (0..100).map(|ino| read(5000 + ino).len()).sum();
         assert_eq!(more, 9, "ten lines in a minute");
-        // Of a volume that has stopped, it is said once, and not file by file.
+        // The stop of a volume is logged once, and not file by file.
         volumes[0].files().gate().lose();
         volumes[0].broken.set(None);
         fixture.clock.0.set(fixture.clock.0.get() + 60_000_000_000);
@@ -207,7 +207,7 @@ fn a_client_that_no_rule_admits_is_named_with_the_rule_that_would() {
         for part in ["refused a mount", "10.0.0.7", "[exports.data]", "network = \"10.0.0.7\""] {
             assert!(line.contains(part), "{part} in {line}");
         }
-        // Many strangers say no more than a few lines, and how many more there were.
+        // Many strangers cause only a few lines, and a count of the dropped ones.
         let strangers = (0..100).map(|last| Client::root(&format!("10.0.1.{last}")));
         for stranger in strangers {
             fixture.getattr(&stranger, &root);

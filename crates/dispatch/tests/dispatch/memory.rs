@@ -1,8 +1,8 @@
-//! A small file system in memory, for tests of what stands above a file system.
+//! A small file system in memory, for tests of the layers above a file system.
 //!
-//! It keeps the contract of `vfs::FileSystem` as far as these tests look, and it is easy to watch
-//! and to hold up: [`MemoryFileSystem::executed`] counts what was carried out, and its [`Gate`]
-//! keeps every receipt back until the test opens it, or loses it. The tests of the server use it
+//! It keeps the contract of `vfs::FileSystem` as far as these tests check, and it is easy to
+//! observe and to stall: [`MemoryFileSystem::executed`] counts executed calls, and its [`Gate`]
+//! holds every receipt back until the test opens it, or loses it. The tests of the server use it
 //! too.
 
 use std::cell::{Cell, RefCell};
@@ -20,7 +20,7 @@ use vfs::{
     SetTime, Stability, Timestamp, Verifier, Wcc, WccBefore, Written,
 };
 
-/// Keeps receipts back.
+/// Holds receipts back.
 #[derive(Default)]
 pub(crate) struct Gate {
     closed: Cell<bool>,
@@ -29,18 +29,18 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// From now on nothing becomes durable.
+    /// Stops all changes from becoming durable from now on.
     pub(crate) fn close(&self) {
         self.closed.set(true);
     }
 
-    /// Everything is durable, until closed again.
+    /// Makes everything durable, until closed again.
     pub(crate) fn open(&self) {
         self.closed.set(false);
         self.changed.notify();
     }
 
-    /// The disk has failed.
+    /// Fails the disk.
     pub(crate) fn lose(&self) {
         self.lost.set(true);
         self.changed.notify();
@@ -78,7 +78,7 @@ enum Body {
 #[derive(Default)]
 struct Directory {
     parent: u64,
-    /// By cookie, which grows with every name and is never used again. "." is 1 and ".." is 2.
+    /// By cookie, which grows with every name and is never reused. "." is 1 and ".." is 2.
     entries: BTreeMap<u64, (Name, u64)>,
     next_cookie: u64,
 }
@@ -115,7 +115,7 @@ pub(crate) struct MemoryFileSystem {
     executed: Cell<u64>,
     verifier: Cell<u64>,
     stopped: Cell<bool>,
-    /// Whether each WRITE is said to be durable.
+    /// Whether each WRITE reports that it is durable.
     overstates: Cell<bool>,
 }
 
@@ -125,7 +125,7 @@ const ROOT: u64 = 2;
 const MAX_SIZE: u64 = 1 << 24;
 
 impl MemoryFileSystem {
-    /// An empty volume whose root everybody may write.
+    /// An empty volume whose root is writable by all.
     pub(crate) fn new() -> Rc<Self> {
         let gate = Rc::new(Gate::default());
         let mut state = State { nodes: BTreeMap::new(), next_ino: ROOT, time: 1_000 };
@@ -142,12 +142,12 @@ impl MemoryFileSystem {
         })
     }
 
-    /// What keeps the receipts back.
+    /// The gate that holds the receipts back.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// How many modifying verbs were carried out.
+    /// Number of executed verbs that change something.
     pub(crate) fn executed(&self) -> u64 {
         self.executed.get()
     }
@@ -158,7 +158,7 @@ impl MemoryFileSystem {
         self.stopped.get()
     }
 
-    /// From now on each WRITE is more durable than was asked.
+    /// Makes each WRITE report more stability than requested from now on.
     pub(crate) fn overstate(&self, overstates: bool) {
         self.overstates.set(overstates);
     }
@@ -572,7 +572,7 @@ impl FileSystem for MemoryFileSystem {
             let file = state.file(id)?;
             let start = (offset as usize).min(file.len());
             let end = (start + count as usize).min(file.len());
-            // Two pieces, as a cache of blocks would give.
+            // Two pieces, as a cache of blocks would return.
             let middle = start + (end - start) / 3;
             let pieces = [&file[start..middle], &file[middle..end]];
             let data = pieces.into_iter().filter(|piece| !piece.is_empty());

@@ -78,7 +78,7 @@ fn paths_that_lead_nowhere_say_why() {
 fn a_mount_leads_nowhere_where_lookups_would_not() {
     let (mut fixture, root, _) = furnished();
     let owner = Client::user("127.0.0.1", 5, 5, &[]);
-    let private = fixture.mkdir(&owner, &root, "private"); // mode 0600: not to be searched
+    let private = fixture.mkdir(&owner, &root, "private"); // mode 0600: not searchable
     fixture.mkdir(&local(), &private, "inner");
     let stranger = Client::user("127.0.0.1", 6, 6, &[]);
     let refused = fixture.mount(&stranger, "/data/private/inner").expect_err("not his");
@@ -144,7 +144,7 @@ fn a_client_that_mounts_a_lot_or_in_many_spellings_takes_no_place_of_others() {
     let list = dump(&mut fixture);
     assert_eq!(list.len(), 1 + 32);
     assert_eq!((&list[0], list[32].1.as_str()), (&other, "/data/dir-99"), "the oldest go");
-    // UMNT knows the mount in whatever spelling.
+    // UMNT finds the mount in any spelling.
     let path = dirpath(Opaque::borrowed(b"//data/../dir-99/"));
     let Void = fixture.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_UMNT, &path);
     assert_eq!(dump(&mut fixture).len(), 32);
@@ -163,7 +163,7 @@ fn the_list_of_exports_follows_the_rules_and_its_memory_is_what_it_takes() {
     rules.insert("other", Export::new(Vec::new()).expect("no rules"));
     fixture.dispatcher.set_exports(rules);
     assert_eq!(list(&mut fixture), 1);
-    // A stranger may have as many answers waiting as its share takes, which is 512 KiB of 8 MiB.
+    // A stranger may have as many replies waiting as its share allows, which is 512 KiB of 8 MiB.
     let session = fixture.dispatcher.connect([10, 0, 0, 1].into());
     let target = (nfs3_types::mount::PROGRAM, nfs3_types::mount::VERSION, 5);
     let mut taken = Vec::new();

@@ -92,8 +92,8 @@ fn a_new_stamp_does_not_make_a_new_call_but_another_user_or_client_does() {
     assert_eq!(executed, [1, 0, 1, 1]);
 }
 
-/// How many of the calls of one user with these groups, which differ in nothing else, are carried
-/// out, and how many when all of them come once more.
+/// Number of calls of one user with these groups, which differ in nothing else, that are executed,
+/// and the number when all of them are repeated.
 fn executed_with_groups(groups: &[(u32, &[u32])]) -> [u64; 2] {
     let mut fixture = Fixture::new();
     let root = fixture.mount(&local(), "/data").expect("a mount");

@@ -1,5 +1,5 @@
-//! Bugs of what makes two calls one call, and of what a WRITE is told: each is found, and breaks
-//! nothing but what it says.
+//! Bugs of the identity of calls, and of the replies to WRITEs: each is found, and breaks nothing
+//! but its own rule.
 
 use dispatch::planted::{Bug, plant};
 use nfs3_types::nfs3::{
@@ -12,7 +12,7 @@ use crate::changes::{Raw, Scene, bytes_of};
 use crate::delayed::{stable_calls, withdrawn};
 use crate::fixture::{Fixture, at, local};
 
-/// What a scenario gives where one bug is planted, or none.
+/// The result of a scenario where one bug is planted, or none.
 fn with<T>(bug: Option<Bug>, scenario: impl FnOnce() -> T) -> T {
     plant(bug);
     let outcome = scenario();
@@ -32,7 +32,7 @@ fn mkdir(root: &nfs_fh3, name: &str) -> (NFS_PROGRAM, Raw) {
     (NFS_PROGRAM::NFSPROC3_MKDIR, Raw(bytes_of(&args)))
 }
 
-/// How many of these calls are carried out, one after the other.
+/// Number of executions of each of these calls, made one after the other.
 fn executed(fixture: &mut Fixture, calls: &[(u32, &(NFS_PROGRAM, Raw))]) -> Vec<u64> {
     let one = |&(xid, (procedure, args)): &(u32, &(NFS_PROGRAM, Raw))| {
         let before = fixture.data.executed();
@@ -42,7 +42,7 @@ fn executed(fixture: &mut Fixture, calls: &[(u32, &(NFS_PROGRAM, Raw))]) -> Vec<
     calls.iter().map(one).collect()
 }
 
-/// Calls of one number: two of a procedure with names as long as each other, one with a longer
+/// Calls with the same number: two of a procedure with names of the same length, one with a longer
 /// name, and one of each other procedure.
 fn of_one_number() -> Vec<u64> {
     let (mut fixture, root, scene) = furnished();
@@ -75,7 +75,7 @@ fn refusals_that_are_not_remembered_are_found() {
     assert_eq!(with(Some(Bug::ForgottenRefusals), refused_and_repeated), [1, 1, 0, 1]);
 }
 
-/// One call of each procedure, all sent twice: those that are carried out the second time.
+/// Sends one call of each procedure twice; returns those that are executed the second time.
 fn repeated() -> Vec<NFS_PROGRAM> {
     let (mut fixture, _, scene) = furnished();
     let changes = scene.changes();
@@ -92,7 +92,7 @@ fn a_procedure_that_is_not_remembered_is_found() {
     assert_eq!(with(Some(Bug::ForgottenLinks), repeated), [NFS_PROGRAM::NFSPROC3_LINK]);
 }
 
-/// How many connections a call is carried out on that is sent on many, twice on each.
+/// Number of executions of a call that is sent on many connections, twice on each.
 fn on_many_connections() -> u64 {
     let (mut fixture, root, _) = furnished();
     let (procedure, args) = mkdir(&root, "made");
@@ -116,7 +116,7 @@ fn calls_that_are_known_on_their_connection_only_are_found() {
     }
 }
 
-/// How often a call is carried out that is repeated while it runs, and once more later.
+/// Number of executions of a call that is repeated while it runs, and once more later.
 fn repeated_while_it_runs() -> [u64; 2] {
     let (mut fixture, root, _) = furnished();
     let before = fixture.data.executed();
@@ -136,7 +136,7 @@ fn calls_that_are_not_known_while_they_run_are_found() {
     assert_eq!(with(Some(Bug::UnnotedRunning), repeated_while_it_runs), [2, 0]);
 }
 
-/// How durable WRITEs say that they are, and the verifiers of one and of a COMMIT.
+/// The stability that WRITEs report, and the verifiers of one and of a COMMIT.
 fn writes() -> (Vec<stable_how>, [[u8; 8]; 2]) {
     let mut fixture = Fixture::new();
     let root = fixture.mount(&local(), "/data").expect("a mount");

@@ -1,5 +1,5 @@
-//! Answers that carry nothing out, and late duplicates of their calls: *try again later*, after
-//! which a client makes its call anew under another number, and *an error of the disk*.
+//! Replies to calls that were not executed, and late duplicates of these calls: *try again later*,
+//! after which a client makes its call anew under another number, and *an error of the disk*.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::fixture::{Fixture, Sent, at, local, refusal};
 use crate::memory::MemoryFileSystem;
 use crate::watched::Watched;
 
-/// A fixture over a volume that refuses what it is told to, with a directory there.
+/// A fixture over a volume that refuses as configured, with a directory.
 fn refusing() -> (Fixture, Rc<Watched>, nfs_fh3) {
     let volumes = [(); 2].map(|()| Watched::new(MemoryFileSystem::new()));
     let mut fixture = Fixture::over(&volumes, Window::default());
@@ -29,7 +29,7 @@ fn set_mode(object: &nfs_fh3, mode: u32) -> SETATTR3args {
     SETATTR3args { object: object.clone(), new_attributes, guard: Nfs3Option::None }
 }
 
-/// The status of a SETATTR of this number.
+/// The status of a SETATTR with this number.
 fn chmod(fixture: &mut Fixture, xid: u32, object: &nfs_fh3, mode: u32) -> nfsstat3 {
     let args = set_mode(object, mode);
     let sent = fixture.send(&local(), xid, NFS_PROGRAM::NFSPROC3_SETATTR, &args);
@@ -37,7 +37,8 @@ fn chmod(fixture: &mut Fixture, xid: u32, object: &nfs_fh3, mode: u32) -> nfssta
 }
 
 /// A call is refused with `error`, made anew as another one, and followed by a third, which changes
-/// the same; then a duplicate of the first comes. What that is told, and the mode at the end.
+/// the same; then a duplicate of the first arrives. Returns the status of the duplicate, and the
+/// mode at the end.
 fn late_duplicate(error: FsError) -> (nfsstat3, u32) {
     let (mut fixture, data, directory) = refusing();
     data.refusal.set(Some(error));

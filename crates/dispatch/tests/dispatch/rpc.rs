@@ -1,4 +1,4 @@
-//! Calls that are refused before any file system is asked.
+//! Calls that are refused before any file system is called.
 
 use crate::fixture::{Client, Fixture, Sent, at, local};
 use bytes::Bytes;
@@ -81,7 +81,7 @@ fn flavors_that_are_not_served_are_refused_as_their_case_demands() {
     }
 }
 
-/// A NULL with RPCSEC_GSS is the beginning of a context, and there are none.
+/// A NULL with RPCSEC_GSS begins a context, and there are none.
 #[test]
 fn a_null_that_begins_a_context_is_refused() {
     let mut fixture = Fixture::new();
@@ -117,7 +117,7 @@ fn what_is_no_call_is_dropped_silently() {
     }
 }
 
-/// A connection that is told nothing else has not worked.
+/// A connection that gets only bare replies has not worked.
 #[test]
 fn what_no_file_system_has_answered_is_told_from_what_one_has() {
     let mut fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! Who looks on hears of each call that is traced, once it is answered.
+//! An observer gets each traced call, once it is answered.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use trace::{Begun, Entry, Target};
 
 use crate::fixture::{Fixture, at, local};
 
-/// Writes down what it hears.
+/// Records the calls that it gets.
 #[derive(Default)]
 struct Notes(RefCell<Vec<Entry>>);
 
@@ -33,7 +33,7 @@ fn watched() -> (Fixture, Rc<Notes>, nfs_fh3) {
     (fixture, notes, root)
 }
 
-/// A GETATTR on a connection that there is already.
+/// A GETATTR on an existing connection.
 fn getattr(fixture: &mut Fixture, session: &std::rc::Rc<Session>, root: &nfs_fh3) {
     let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
     let record = local().record(7, target, &GETATTR3args { object: root.clone() });

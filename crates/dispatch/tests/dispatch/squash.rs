@@ -1,5 +1,5 @@
-//! As whom each procedure acts: the rule of the export holds for all of them, for what the caller
-//! may do, and for what he makes.
+//! The user that each procedure acts as: the rule of the export applies to all of them, for
+//! permissions and for new files.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ const ADDRESS: &str = "10.1.1.1";
 const NOBODY: u32 = 1234;
 const NO_GROUP: u32 = 5678;
 
-/// The procedures that act as somebody. NULL, GETATTR, FSINFO and PATHCONF do not.
+/// The procedures that act as a user. NULL, GETATTR, FSINFO and PATHCONF do not.
 const ACTING: [&str; 18] = [
     "access",
     "commit",
@@ -46,7 +46,7 @@ struct Scene {
     watched: Rc<Watched>,
     client: Client,
     expected: Credentials,
-    /// Procedures that somebody else acted in than should have.
+    /// Procedures that acted as the wrong user.
     wrong: BTreeSet<&'static str>,
     called: BTreeSet<&'static str>,
 }
@@ -72,7 +72,7 @@ impl Scene {
         Self { fixture, watched, client, expected, wrong, called }
     }
 
-    /// Makes a call, and looks as whom it was carried out.
+    /// Makes a call, and checks the user that it was executed as.
     fn call(&mut self, name: &'static str, procedure: NFS_PROGRAM, arguments: &impl Pack) -> Sent {
         self.watched.take_seen();
         let xid = self.client.next_xid();
@@ -90,7 +90,7 @@ impl Scene {
         sent
     }
 
-    /// What was made belongs to who made it.
+    /// A new file belongs to its maker.
     fn owns(&mut self, name: &'static str, attributes: nfs3::post_op_attr) {
         let attributes = attributes.unwrap();
         if (attributes.uid, attributes.gid) != (self.expected.uid, self.expected.gid) {
@@ -98,7 +98,7 @@ impl Scene {
         }
     }
 
-    /// Calls every procedure, of which those that name something succeed.
+    /// Calls every procedure; those that name an existing file succeed.
     fn call_all(&mut self) {
         use NFS_PROGRAM as P;
         let root = self.fixture.mount(&self.client, "/data").expect("a mount");
@@ -146,7 +146,7 @@ impl Scene {
         self.call("rmdir", P::NFSPROC3_RMDIR, &args);
     }
 
-    /// The procedures that make something.
+    /// The procedures that make a file.
     fn make(&mut self, root: &nfs_fh3) -> nfs_fh3 {
         use NFS_PROGRAM as P;
         let how = createhow3::GUARDED(sattr3::default());
@@ -176,7 +176,7 @@ impl Scene {
     }
 }
 
-/// The procedures that somebody else acts in than a rule says.
+/// The procedures that act as another user than a rule says.
 fn wrong(squash: Squash, client: Client, expected: (u32, u32, &[u32])) -> BTreeSet<&'static str> {
     let (uid, gid, groups) = expected;
     let expected = Credentials { uid, gid, groups: groups.to_vec() };

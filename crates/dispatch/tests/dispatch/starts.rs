@@ -1,4 +1,4 @@
-//! Answers that a volume has kept over a start are told again, and their calls not carried out.
+//! Replies that a volume has kept over a restart are sent again, and their calls not executed.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ fn volumes() -> [Rc<Watched>; 2] {
     [(); 2].map(|()| Watched::new(MemoryFileSystem::new()))
 }
 
-/// A fixture at this time, which has taken over what the volumes have kept.
+/// A fixture at this time, which has restored the replies of the volumes.
 fn started(volumes: &[Rc<Watched>; 2], window: Window, seconds: u64) -> Fixture {
     let mut fixture = Fixture::over(volumes, window);
     fixture.clock.0.set(seconds * 1_000_000_000);
@@ -33,7 +33,7 @@ fn file_to_remove(fixture: &mut Fixture, path: &str) -> nfs_fh3 {
     root
 }
 
-/// What a REMOVE of the file is told.
+/// The status of a REMOVE of the file.
 fn remove(fixture: &mut Fixture, xid: u32, root: &nfs_fh3) -> nfsstat3 {
     let args = REMOVE3args { object: at(root, "file") };
     let sent = fixture.send(&local(), xid, NFS_PROGRAM::NFSPROC3_REMOVE, &args);
@@ -131,10 +131,10 @@ fn of_the_answers_of_all_volumes_the_oldest_go_where_there_are_too_many() {
     let mut fixture = started(&volumes, window, 40);
     let root = fixture.mount(&local(), "/data").expect("a mount");
     assert_eq!(fixture.dispatcher.remembered().0, 2);
-    // What is remembered of them is as old as it was: the third goes at 130, the fourth at 140.
+    // Restored replies keep their age: the third expires at 130, the fourth at 140.
     for (seconds, left) in [(130, 2), (131, 1), (140, 1), (141, 0)] {
         fixture.clock.0.set(seconds * 1_000_000_000);
-        // Every change looks after what is too old, a stranger's as well, and his is not noted.
+        // Every change evicts expired replies, even a stranger's, and his own is not noted.
         let args = REMOVE3args { object: at(&root, "file") };
         let stranger = Client::root("10.0.0.1");
         fixture.send(&stranger, 1, NFS_PROGRAM::NFSPROC3_REMOVE, &args);
@@ -142,11 +142,11 @@ fn of_the_answers_of_all_volumes_the_oldest_go_where_there_are_too_many() {
     }
 }
 
-/// The name of a call as it stands on the disk, of this procedure.
+/// The name of a call as it is on the disk, of this procedure.
 fn name(xid: u32, procedure: u32) -> CallKey {
     let IpAddr::V4(address) = local().address else { panic!("an address of version 4") };
     let mut bytes = address.to_ipv6_mapped().octets().to_vec();
-    bytes.extend([0; 8]); // nobody in particular
+    bytes.extend([0; 8]); // no user
     bytes.extend(xid.to_be_bytes());
     bytes.extend(procedure.to_be_bytes());
     bytes.extend([0; 16]); // no arguments
@@ -158,7 +158,7 @@ fn what_was_kept_and_cannot_be_told_again_is_passed_over() {
     let volumes = volumes();
     let foreign = CallKey::new(b"of another program").expect("short");
     let [read, unknown, create, remove] = [6, 99, 8, 12].map(|procedure| name(1, procedure));
-    // A CREATE has a file to tell of, and this one has none.
+    // The reply to a CREATE includes a file, and this one has none.
     for key in [&foreign, &read, &unknown, &create, &remove] {
         volumes[1].keep(key, CallOutcome::default());
     }

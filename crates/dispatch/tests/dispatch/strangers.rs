@@ -1,5 +1,5 @@
-//! Whoever is not admitted takes nothing from whoever is: no place among the answers that are
-//! remembered, and no answer.
+//! A client that is not admitted takes nothing from one that is: no place in the reply cache, and
+//! no reply.
 
 use crate::changes::Scene;
 use crate::fixture::{Client, Fixture, at, refusal};
@@ -11,7 +11,7 @@ use nfs3_types::nfs3::{
     RENAME3res, nfs_fh3, nfsstat3, sattr3,
 };
 
-/// Who is admitted.
+/// The client that is admitted.
 const GUEST: &str = "10.1.1.1";
 
 fn admitting(networks: &[&str]) -> Exports {
@@ -40,8 +40,8 @@ fn make(fixture: &mut Fixture, client: &Client, xid: u32, root: &nfs_fh3, name: 
     refusal(sent.reply::<MKDIR3res>())
 }
 
-/// What the first of `count` MKDIRs is told that is repeated after ten others, at these addresses,
-/// have sent ten MKDIRs each. Eight answers are remembered.
+/// The status of the first of `count` MKDIRs, repeated after ten others, at these addresses, have
+/// sent ten MKDIRs each. Eight replies are remembered.
 fn repeated_after_others(count: u32, networks: &[&str], other: fn(u8) -> String) -> nfsstat3 {
     let mut fixture = fixture(networks, Window { calls: 8, ..Window::default() });
     let guest = Client::root(GUEST);
@@ -87,7 +87,7 @@ fn the_addresses_of_an_ipv6_network_push_out_each_others_answers() {
     assert!(after_a_network_of_version_6());
 }
 
-/// A MKDIR that was carried out, or is being, is repeated when its client is not admitted any more.
+/// A MKDIR that was executed, or is being, is repeated when its client is not admitted any more.
 fn repeated_when_not_admitted(is_running: bool) -> (nfsstat3, u64) {
     let mut fixture = fixture(&["10.0.0.0/8"], Window::default());
     let guest = Client::root(GUEST);
@@ -128,8 +128,8 @@ fn a_call_that_was_refused_at_the_door_is_a_new_one_when_its_client_is_admitted(
     assert_eq!(make(&mut fixture, &guest, 1, &root, "made"), nfsstat3::NFS3_OK);
 }
 
-/// What becomes of one call of each procedure that changes something when the rules are these:
-/// its answer, whether no file system has given it, and how many calls were taken note of.
+/// The result of one call of each changing procedure under these rules: its reply, whether no file
+/// system has given it, and how many calls were noted.
 fn under(rules: Exports) -> Vec<(Vec<u8>, bool, u64)> {
     let mut fixture = fixture(&["10.0.0.0/8"], Window::default());
     let guest = Client::root(GUEST);
@@ -246,7 +246,7 @@ fn each_bug_that_lets_strangers_in_is_found() {
     }
 }
 
-/// Who is still admitted notices nothing of a bug that is about who is not.
+/// A bug about clients that are not admitted does not affect admitted ones.
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_repetition_that_is_admitted_is_not_carried_out_where_repetitions_are_asked() {

@@ -1,4 +1,4 @@
-//! How much one call moves, and how much may wait for one connection's peer.
+//! Sizes of one call, and of the replies that may wait for one connection's peer.
 
 use std::rc::Rc;
 
@@ -96,7 +96,7 @@ fn a_write_whose_count_is_not_the_length_of_its_data_is_refused() {
     assert_eq!(size(&mut fixture, &file), 10);
 }
 
-/// A READ of all of the file on a connection; none if it has to wait.
+/// A READ of the whole file on a connection; none if it has to wait.
 fn read(session: &Rc<Session>, xid: u32, file: &nfs_fh3) -> Option<dispatch::Reply> {
     let args = READ3args { file: file.clone(), offset: 0, count: MAX_TRANSFER + 1 };
     let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_READ as u32);
@@ -106,7 +106,7 @@ fn read(session: &Rc<Session>, xid: u32, file: &nfs_fh3) -> Option<dispatch::Rep
     session.call(Record::whole(record), memory).now_or_never()?
 }
 
-/// Of 8 MiB for a connection 5 are for one of two volumes.
+/// 5 of the 8 MiB of a connection are for one of two volumes.
 #[test]
 fn a_peer_that_takes_no_data_holds_its_own_memory_and_nobody_elses() {
     let (fixture, file, _) = file_of(MAX_TRANSFER as usize);
@@ -146,7 +146,7 @@ fn who_waits_for_the_memory_of_a_reply_is_seen_from_it() {
 
 #[test]
 fn who_waits_for_the_memory_of_a_call_that_arrives_is_seen_from_it() {
-    // Each of the two counts for more than half of what is there for those that arrive.
+    // Each of the two counts for more than half of the memory for arriving calls.
     let limits = Limits { request_memory: 16 * CALL_MEMORY, ..Limits::default() };
     let fixture = Fixture::with(Exports::default(), limits);
     let session = fixture.dispatcher.connect(local().address);

@@ -1,4 +1,4 @@
-//! Bounds make callers wait; what has begun runs to its end.
+//! Bounds make callers wait; a call that has begun runs to its end.
 
 use crate::fixture::{Client, Fixture, at, local, refusal};
 use dispatch::{CALL_MEMORY, Exports, Limits};
@@ -80,8 +80,8 @@ fn data_that_was_read_holds_memory_until_its_reply_is_gone() {
     second.reply::<READ3res<'_>>().unwrap();
 }
 
-/// A fixture in which replies may have a MiB, and a READ of all that one of the two volumes may
-/// have of it but a little, of a file that is empty.
+/// A fixture in which replies may have a MiB, and a READ of almost all that one of the two volumes
+/// may have of it, from an empty file.
 fn a_mebibyte_for_replies(rules: Exports) -> (Fixture, READ3args) {
     let limits = Limits { reply_memory: 1 << 20, ..Limits::default() };
     let mut fixture = Fixture::with(rules, limits);
@@ -130,7 +130,7 @@ fn a_short_reply_counts_until_it_is_gone_and_waits_for_nobody() {
 
 #[test]
 fn who_is_not_admitted_waits_for_no_memory_and_reserves_none() {
-    let stranger = Client::root("10.0.0.1"); // without rules this machine alone is admitted
+    let stranger = Client::root("10.0.0.1"); // without rules only this machine is admitted
     let (mut fixture, args) = a_mebibyte_for_replies(Exports::default());
     fixture.data.gate().close();
     let mut read = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
@@ -142,10 +142,10 @@ fn who_is_not_admitted_waits_for_no_memory_and_reserves_none() {
     read.reply::<READ3res<'_>>().unwrap();
 }
 
-/// So many bytes count for one in these tests, that of an execution is a part of each.
+/// Size of a unit in these tests, in bytes; the memory of an execution is a part of it.
 const UNIT: u64 = 64 << 10;
 
-/// A record that counts for so many units, with its execution.
+/// Length of a record that counts for this many units, with its execution.
 fn units(count: u64) -> usize {
     (count * UNIT - CALL_MEMORY) as usize
 }
@@ -259,7 +259,7 @@ fn a_call_that_waits_keeps_little_more_than_its_record_and_all_of_it_is_counted(
     drop((first, second));
 }
 
-/// Calls of one kind of a volume that does not answer, more than may be under way.
+/// Calls of one kind to a volume that does not respond, more than may be under way.
 fn stuck(
     fixture: &mut Fixture,
     procedure: NFS_PROGRAM,

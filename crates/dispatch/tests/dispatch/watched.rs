@@ -1,5 +1,5 @@
-//! A file system that notes in whose name each of its verbs is called, and keeps the answers of
-//! calls that are to be remembered over a start of whoever serves it.
+//! A file system that notes the user of each verb call, and keeps the replies of calls that are to
+//! be remembered over a restart of its server.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,11 +21,12 @@ pub(crate) struct Watched {
     seen: RefCell<Vec<Credentials>>,
     kept: RefCell<Vec<LoggedReply>>,
     repetitions: RefCell<Vec<bool>>,
-    /// When calls are carried out, in seconds since 1970.
+    /// Time at which calls are executed, in seconds since 1970.
     pub(crate) time: Cell<i64>,
-    /// How every GETATTR and READ fails.
+    /// The error of every GETATTR and READ.
     pub(crate) broken: Cell<Option<FsError>>,
-    /// How the next change of names or attributes is refused, and not carried out.
+    /// The error with which the next change of names or attributes is refused without being
+    /// executed.
     pub(crate) refusal: Cell<Option<FsError>>,
 }
 
@@ -35,28 +36,28 @@ impl Watched {
         Rc::new(Self { files, seen, kept, repetitions, time, broken, refusal })
     }
 
-    /// What it stands in front of.
+    /// The file system behind it.
     pub(crate) fn files(&self) -> Rc<MemoryFileSystem> {
         self.files.clone()
     }
 
-    /// Who has called since this was asked last.
+    /// The users who called since the last call of this.
     pub(crate) fn take_seen(&self) -> Vec<Credentials> {
         self.seen.take()
     }
 
-    /// The repetitions that were counted since this was asked last: whether a start lay between.
+    /// The repetitions counted since the last call of this: for each, whether a start lay between.
     pub(crate) fn take_repetitions(&self) -> Vec<bool> {
         self.repetitions.take()
     }
 
-    /// The last answer that was kept becomes a failure of the call's second step.
+    /// Turns the last reply that was kept into a failure of the call's second step.
     pub(crate) fn fail_last(&self) {
         let mut kept = self.kept.borrow_mut();
         kept.last_mut().expect("one was kept").answered.outcome.has_failed = true;
     }
 
-    /// Keeps an answer.
+    /// Keeps a reply.
     pub(crate) fn keep(&self, key: &CallKey, done: CallOutcome) {
         let at = Timestamp { seconds: self.time.get(), nanoseconds: 0 };
         let answered = CallReply { key: Rc::new(key.clone()), outcome: done };
@@ -73,7 +74,7 @@ impl Watched {
     }
 }
 
-/// What is kept of the results of a call that succeeded.
+/// The kept part of the results of a call that succeeded.
 fn done<T: Made, W: Told>(answer: &Answer<T, W>) -> Option<CallOutcome> {
     let (found, attributes) = answer.result.as_ref().ok()?.made();
     Some(CallOutcome { found, attributes, about: answer.about.told(), has_failed: false })
@@ -117,8 +118,8 @@ impl Told for (PostOp, Wcc) {
     }
 }
 
-/// Verbs that are handed on, each after a look at who calls; of those that change names or
-/// attributes the answers are kept.
+/// Forwards verbs, and notes the caller of each; keeps the replies of those that change names or
+/// attributes.
 macro_rules! watched {
     (
         $(async fn $verb:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+

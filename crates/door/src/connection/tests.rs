@@ -9,10 +9,10 @@ use sim::Executor;
 use crate::patience::PATIENCE;
 use crate::pipe::Pipe;
 
-/// What the kernel of a peer and ours would take.
+/// Bytes that the kernels of a peer and of the server would buffer.
 const ROOM: usize = 256 << 10;
 
-/// A clock on which all sleeps end together, whenever the test says so.
+/// A clock on which all sleeps end together, when the test rings it.
 #[derive(Default)]
 struct Alarm {
     rings: Rc<Signal>,
@@ -35,7 +35,7 @@ impl Clock for Alarm {
     }
 }
 
-/// A connection that serves no volume, its peer, and its clock.
+/// Runs `test` with a connection that serves no volume, its peer, and its clock.
 fn with_connection<F: Future<Output = ()>>(
     test: impl FnOnce(Connection<Pipe>, Pipe, Rc<Alarm>) -> F,
 ) {
@@ -53,7 +53,7 @@ fn with_connection<F: Future<Output = ()>>(
     });
 }
 
-/// Lets the connection go on until `reached`, or until it ends.
+/// Drives the connection until `reached`, or until it ends.
 async fn drive(
     connection: &mut Connection<Pipe>,
     reached: impl Fn(&Connection<Pipe>) -> bool,
@@ -79,10 +79,10 @@ fn null_calls(count: usize) -> Vec<u8> {
     null.map(u32::to_be_bytes).concat().repeat(count)
 }
 
-/// The length of a reply to one of them.
+/// The length of a reply to a NULL call.
 const NULL_REPLY: u64 = 28;
 
-/// Rings until the connection ends; how often that was.
+/// Rings until the connection ends; returns the number of rings.
 async fn ring_to_the_end(connection: &mut Connection<Pipe>, alarm: &Alarm) -> (usize, GivenUp) {
     for rings in 0.. {
         let before = alarm.sleepers.get();
@@ -105,7 +105,7 @@ fn a_peer_that_stops_within_a_large_record_is_disconnected_when_it_was_waited_fo
         let before = connection.received;
         peer.write_all(&[0; 100]).await.expect("sent");
         drive(&mut connection, |connection| connection.received > before).await;
-        alarm.rings.notify(); // it has moved meanwhile: it is waited for once more
+        alarm.rings.notify(); // it has moved meanwhile: one more period of patience
         assert!(drive(&mut connection, |_| alarm.sleepers.get() == 2).await.is_none());
         let ended = ring_to_the_end(&mut connection, &alarm).await;
         assert_eq!(ended, (PATIENCE.as_secs() as usize, GivenUp::Idle));
@@ -133,7 +133,8 @@ fn a_peer_that_stops_within_a_large_record_does_not_keep_others_waiting_for_so_l
 #[test]
 fn a_peer_that_takes_no_replies_is_not_read_from_and_in_the_end_disconnected() {
     with_connection(async |mut connection, peer, alarm| {
-        // NULL calls whose replies the peer leaves, until the connection reads no more of them.
+        // NULL calls whose replies the peer does not take, until the connection reads no more of
+        // them.
         let calls = null_calls(1_000);
         let sent = Cell::new(0);
         let send = || {
@@ -159,7 +160,7 @@ fn a_peer_that_takes_no_replies_is_not_read_from_and_in_the_end_disconnected() {
 #[test]
 fn as_many_calls_are_read_as_may_be_unanswered_and_not_one_more() {
     with_connection(async |mut connection, mut peer, _| {
-        // A volume that is not there, and replies of which the first is not taken from us.
+        // A volume that is not there, and replies of which the peer does not take the first.
         for unanswered in 1..=4 {
             connection.calls.push(std::future::pending().boxed_local());
             drive(&mut connection, |_| true).await;
@@ -197,7 +198,7 @@ fn a_connection_gives_way_to_others_after_some_calls_that_are_answered_at_once()
         }
         let most = answered.iter().max().expect("a poll");
         assert!(*most <= TURN_CALLS as u64, "calls of each poll: {answered:?}");
-        // The rest is answered without a sign from outside: the task wakes itself.
+        // The rest is answered without an outside event: the task wakes itself.
         drive(&mut connection, |connection| connection.sent == 1_000 * NULL_REPLY).await;
     });
 }
@@ -205,7 +206,7 @@ fn a_connection_gives_way_to_others_after_some_calls_that_are_answered_at_once()
 #[test]
 fn a_peer_that_takes_no_replies_does_not_keep_others_from_memory_for_calls() {
     with_connection(async |mut connection, peer, alarm| {
-        // A reply that is not taken, and behind it a call that waits for what that would give back.
+        // A reply that is not taken, and behind it a call that waits for its memory.
         let full = vec![0; ROOM];
         while connection.stream.as_ref().expect(OPEN).try_write(&full).expect("it is there") > 0 {}
         peer.try_write(&null_calls(1)).expect("there is room");

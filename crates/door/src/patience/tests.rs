@@ -1,4 +1,4 @@
-//! Under virtual time: an hour costs nothing.
+//! These tests use virtual time: an hour costs nothing.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -12,13 +12,13 @@ use super::*;
 const BEAT: Duration = Duration::from_secs(1);
 const MIB: u64 = 1 << 20;
 
-/// Peers whose memory comes from one pot.
+/// Peers that share one pool of memory.
 struct Fixture {
     executor: Executor,
     memory: Rc<Pool>,
 }
 
-/// Takes some of it.
+/// Takes tokens of the pool.
 async fn take(memory: &Rc<Pool>, bytes: u64) -> Tokens {
     memory.acquire(0, bytes).await
 }
@@ -33,8 +33,8 @@ impl Fixture {
         self.executor.now().0 / 1_000_000_000
     }
 
-    /// A peer that owes `length` bytes and sends `step` of them every `pause`, from when it has
-    /// memory for them. Says why it was given up, if it was.
+    /// A peer that owes `length` bytes and sends `step` of them every `pause`, once it has memory
+    /// for them. Returns the reason for which it was given up, if it was.
     fn peer(
         &self,
         length: u64,
@@ -96,7 +96,7 @@ fn two_hundred_peers_that_stall_keep_another_for_a_few_beats() {
     }
     fixture.executor.run_for(Duration::from_millis(1));
     fixture.executor.block_on(take(&fixture.memory, MIB));
-    // Two beats until it is clear that a request waits, and one for each 48 in front.
+    // Two beats until a waiting request is noticed, and one for each 48 in front.
     assert!(fixture.seconds() <= 2 + 200 / 48, "{} s", fixture.seconds());
 }
 
@@ -115,7 +115,7 @@ fn a_line_that_moves_on_is_no_reason_to_hurry_anybody() {
     let fixture = Fixture::with(MIB);
     let slow = fixture.peer(2_000, (1, Duration::from_millis(10)));
     let memory = fixture.memory.clone();
-    // Always a request in line, and none for as long as a beat.
+    // Always some request in line, and none for a whole beat.
     for number in 0..4 {
         let (memory, clock) = (memory.clone(), fixture.executor.runtime().clock);
         fixture.spawn(async move {

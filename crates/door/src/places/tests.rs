@@ -1,4 +1,4 @@
-//! Under virtual time.
+//! These tests use virtual time.
 
 use super::*;
 use sim::Executor;
@@ -50,7 +50,7 @@ fn who_has_been_quiet_for_longest_makes_room_when_that_is_long() {
     occupants[0].note(true, false); // it has just called
     let place = enter(&executor, &places, LOCAL);
     assert_eq!(asked(&occupants), [1]);
-    // It came after one second.
+    // The occupant that was asked came after one second.
     assert_eq!(executor.now().0, 6_000_000_000);
     drop(place);
 }
@@ -105,7 +105,7 @@ fn a_stranger_makes_room_at_once_and_finds_none() {
     let executor = Executor::new(1);
     let places = places(&executor, 3);
     let occupants = seated(&executor, &places, &[LOCAL, STRANGER, STRANGER]);
-    occupants[1].note(true, false); // it has just been heard
+    occupants[1].note(true, false); // it has just made a call
     assert!(executor.block_on(places.enter(STRANGER.into())).is_none());
     assert_eq!(asked(&occupants), [0; 0]);
     let before = executor.now();

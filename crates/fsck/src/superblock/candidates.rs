@@ -1,9 +1,9 @@
-//! Finds the copies of the superblock that can be used.
+//! Finds usable copies of the superblock.
 //!
-//! A copy counts when it stands where its own file system has one, when that file system fits the
-//! disk, and when it parses; for that alone, settings out of their range and a few derived fields
-//! are put right in a working copy. So a superblock inside a file, say of a disk image, never
-//! counts.
+//! A copy counts when it is at a place where its own file system has one, when that file system
+//! fits the disk, and when it parses; for that alone, settings out of their range and a few derived
+//! fields are corrected in a working copy. So a superblock inside a file, say of a disk image,
+//! never counts.
 
 use std::collections::BTreeSet;
 use std::mem::offset_of;
@@ -19,39 +19,40 @@ use super::fields::{SETTINGS, derived, field, static_fields};
 use crate::CheckError;
 use crate::overlay::Overlay;
 
-/// The primary and the backup of the first group lie in here, whatever the sizes of blocks are.
+/// The primary and the backup of the first group lie within this many bytes, whatever the block
+/// sizes.
 const HEAD: u64 = 256 << 10;
 /// The whole disk is read in pieces of this size.
 const PIECE: u64 = 1 << 20;
 /// A read of an aligned piece of this size reads whole sectors.
 const ALIGNMENT: u64 = 4096;
-/// A copy with more derived fields wrong is garbage, not a damaged copy.
+/// A copy with more wrong derived fields is garbage, not a damaged copy.
 pub(super) const WRONG_FIELDS: usize = 4;
 
-/// A copy of the superblock that can be used.
+/// A usable copy of the superblock.
 pub(super) struct Copy {
     /// Its byte address.
     pub(super) place: u64,
-    /// As it lies on the disk.
+    /// Its bytes on the disk.
     pub(super) raw: Vec<u8>,
-    /// Little-endian, and mended as far as was needed to parse it.
+    /// Little-endian, and corrected as far as was needed to parse it.
     pub(super) block: Vec<u8>,
     pub(super) geometry: Geometry,
-    /// How many of its static fields had to be mended.
+    /// Number of its static fields that had to be corrected.
     pub(super) mended: usize,
-    /// Whether it fits its check hash, where it bears one.
+    /// Whether it fits its check hash, if it has one.
     pub(super) fits_hash: bool,
 }
 
-/// All that was found.
+/// The result of the search.
 pub(super) struct Gathered {
-    /// The room of the primary, as it lies on the disk but for its one wrong bit.
+    /// The room of the primary, as it is on the disk but for its one wrong bit.
     pub(super) primary: Vec<u8>,
     /// That bit, if one explains why the primary does not fit its check hash.
     pub(super) flipped: Option<BitPosition>,
     /// A part of the primary cannot be read.
     pub(super) torn: bool,
-    /// Why the primary is not among the copies.
+    /// The reason for which the primary is not among the copies.
     pub(super) refused: Option<BadSuperblock>,
     /// The recovery record, little-endian, where there is one.
     pub(super) record: Option<RecoveryRecord>,
@@ -59,7 +60,7 @@ pub(super) struct Gathered {
     pub(super) copies: Vec<Copy>,
 }
 
-/// Reads bytes from anywhere; nothing when they are not on the disk.
+/// Reads bytes from anywhere; nothing when they are beyond the disk.
 pub(crate) async fn read_at(
     disk: &Overlay<'_>,
     address: u64,
@@ -85,7 +86,7 @@ pub(super) fn order_of(raw: &[u8]) -> Option<ByteOrder> {
     }
 }
 
-/// A superblock as it lies on the disk, made little-endian.
+/// A superblock from the disk, made little-endian.
 pub(crate) fn little_endian(raw: &[u8], order: ByteOrder) -> Vec<u8> {
     let mut block = raw.to_vec();
     if order == ByteOrder::Big {
@@ -94,14 +95,14 @@ pub(crate) fn little_endian(raw: &[u8], order: ByteOrder) -> Vec<u8> {
     block
 }
 
-/// Parses a little-endian superblock that lies on the disk in this order.
+/// Parses a little-endian superblock that has this order on the disk.
 pub(crate) fn parse(block: &[u8], order: ByteOrder) -> Result<Geometry, BadSuperblock> {
     let mut geometry = Geometry::parse(Superblock::of(block))?;
     geometry.byte_order = order;
     Ok(geometry)
 }
 
-/// Whether a superblock as it lies on the disk fits the check hash that stands in it.
+/// Whether a superblock from the disk fits its own check hash.
 pub(crate) fn fits_hash(raw: &[u8], geometry: &Geometry) -> bool {
     let bytes = &raw[..geometry.superblock_size as usize];
     let stored = Superblock::of(bytes).check_hash.get();
@@ -113,7 +114,7 @@ pub(crate) fn fits_hash(raw: &[u8], geometry: &Geometry) -> bool {
 }
 
 impl Copy {
-    /// Judges what lies at `place`.
+    /// Judges the bytes at `place`.
     pub(super) fn judge(raw: Vec<u8>, place: u64, disk_size: u64) -> Result<Self, BadSuperblock> {
         let Some(order) = order_of(&raw) else {
             Geometry::parse(Superblock::of(&raw))?;
@@ -131,7 +132,7 @@ impl Copy {
     }
 }
 
-/// Puts right what keeps a superblock from being parsed, and counts the static fields among it.
+/// Corrects the fields that keep a superblock from being parsed, and counts the static ones.
 fn mended_to_parse(found: &[u8]) -> (Vec<u8>, usize) {
     let mut block = found.to_vec();
     if let Some(good) = derived(Superblock::of(&block)) {
@@ -147,7 +148,7 @@ fn mended_to_parse(found: &[u8]) -> (Vec<u8>, usize) {
     (block, mended)
 }
 
-/// Whether a superblock can stand here.
+/// Whether this is a place for a superblock.
 fn check_place(
     geometry: &Geometry,
     superblock: &Superblock,
@@ -178,12 +179,12 @@ fn check_place(
     }
 }
 
-/// The first, the second, the middle and the last of so many groups.
+/// The first, the second, the middle and the last of this many groups.
 pub(super) fn sample(groups: u64) -> BTreeSet<u64> {
     [0, 1, groups / 2, groups.saturating_sub(1)].into_iter().filter(|&g| g < groups).collect()
 }
 
-/// Where backups may lie: numbers from the disk, of which nothing is known.
+/// Hints at the places of backups: unverified numbers from the disk.
 struct Hint {
     fragment_size: i64,
     backup_offset: i64,
@@ -222,8 +223,8 @@ impl Hint {
     }
 }
 
-/// Looks for copies wherever there may be some; on the whole disk when `full` says so and there are
-/// none elsewhere.
+/// Searches for copies at all likely places; on the whole disk if `full` is set and there are none
+/// elsewhere.
 pub(super) async fn gather(disk: &Overlay<'_>, full: bool) -> Result<Gathered, CheckError> {
     let length = (HEAD + SUPERBLOCK_ROOM).min(disk.size());
     let head = read_at(disk, 0, length as usize).await?.unwrap_or_default();
@@ -257,7 +258,7 @@ pub(super) async fn gather(disk: &Overlay<'_>, full: bool) -> Result<Gathered, C
     if search.copies.is_empty() && torn {
         refused = search.judge(primary.clone(), SUPERBLOCK_ADDRESS).err();
         if let (true, Some(error)) = (refused.is_some(), disk.unreadable().first()) {
-            return Err(error.into()); // the disk is what fails, not the search
+            return Err(error.into()); // the disk fails, not the search
         }
     }
     let copies = search.copies;
@@ -273,7 +274,7 @@ fn recovery_record(bytes: &[u8]) -> Option<RecoveryRecord> {
     (record.magic.get() == SUPERBLOCK_MAGIC).then_some(record)
 }
 
-/// A recovery record of the other byte order.
+/// A recovery record in the other byte order.
 pub(crate) fn turned(record: &RecoveryRecord) -> RecoveryRecord {
     RecoveryRecord {
         magic: record.magic.get().swap_bytes().into(),
@@ -299,19 +300,19 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Reads a place and judges it, once.
+    /// Reads and judges a place, once.
     async fn try_place(&mut self, place: u64) -> Result<(), CheckError> {
         if self.tried.contains(&place) {
             return Ok(());
         }
         self.tried.insert(place);
         if let Some(raw) = read_at(self.disk, place, SUPERBLOCK_ROOM as usize).await? {
-            let _ = self.judge(raw, place); // what is no copy is of no interest here
+            let _ = self.judge(raw, place); // anything but a copy is ignored here
         }
         Ok(())
     }
 
-    /// Tries every place of which the magic number stands in `bytes`, which lie at `address`.
+    /// Tries every place whose magic number is in `bytes`, which come from `address`.
     async fn look_through(&mut self, bytes: &[u8], address: u64) -> Result<(), CheckError> {
         let field = std::mem::offset_of!(Superblock, magic) as u64;
         let (before, within) = (field - field % SECTOR_SIZE, (field % SECTOR_SIZE) as usize);
@@ -327,7 +328,7 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Tries where the hints point, and then where the copies say that there are others.
+    /// Tries the places that the hints give, and then those that the copies give.
     async fn follow(&mut self, hints: Vec<Hint>) -> Result<(), CheckError> {
         for place in hints.iter().flat_map(Hint::places) {
             self.try_place(place).await?;
@@ -342,7 +343,7 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Reads the disk until there is a copy.
+    /// Reads the disk until a copy is found.
     async fn look_everywhere(&mut self) -> Result<(), CheckError> {
         let mut address = 0;
         while address < self.disk.size() && self.copies.is_empty() {
@@ -355,13 +356,13 @@ impl Search<'_, '_> {
     }
 }
 
-/// A superblock, as it lies on the disk, with its wrong bit put back, if one bit is wrong and all
-/// makes sense then.
+/// A superblock, as it is on the disk, with its wrong bit put back, if one bit is wrong and the
+/// result is plausible.
 ///
-/// *Clean* is left out: it stands in another sector than the hash, and a write of both that was cut
+/// *Clean* is left out: it is in another sector than the hash, and a write of both that was cut
 /// leaves the same as a bit that went wrong.
 fn right_superblock(raw: &[u8]) -> Option<(Vec<u8>, BitPosition)> {
-    /// How long a superblock is on disks with fragments of any size.
+    /// Lengths of the superblock on disks with fragments of any size.
     const SIZES: [usize; 4] = [1536, 2048, 4096, 8192];
     SIZES.into_iter().filter(|&size| size <= raw.len()).find_map(|size| {
         let wrong = wrong_bit(&raw[..size], offset_of!(Superblock, check_hash))?;

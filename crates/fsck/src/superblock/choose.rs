@@ -1,8 +1,8 @@
 //! Decides which of several file systems is the one on the disk.
 //!
-//! Copies that agree in their shape speak with one voice. What the groups say counts first, because
-//! a shape that is not that of the disk does not fit them; then how many copies agree; and if that
-//! does not decide, a primary that fits its hash is believed.
+//! Copies that agree in their shape vote together. The evidence of the groups counts first, because
+//! a wrong shape does not fit them; then the number of copies that agree; and if that does not
+//! decide, a primary that fits its hash is believed.
 
 use ufs2::layout::{BadSuperblock, ByteOrder, RecoveryRecord, SUPERBLOCK_ADDRESS, Superblock};
 
@@ -18,7 +18,7 @@ pub(super) struct Chosen<'a> {
 }
 
 impl<'a> Chosen<'a> {
-    /// The copy that stands for all.
+    /// The copy that represents all of them.
     pub(super) fn best(&self) -> &'a Copy {
         self.copies[0]
     }
@@ -29,12 +29,12 @@ impl Copy {
         self.place == SUPERBLOCK_ADDRESS
     }
 
-    /// Nothing about it is wrong.
+    /// Whether nothing about it is wrong.
     fn is_sound(&self) -> bool {
         self.fits_hash && self.mended == 0
     }
 
-    /// What no mount changes and nothing else determines.
+    /// The shape: fields that no mount changes and nothing else determines.
     fn shape(&self) -> (bool, Vec<i128>) {
         let shape = FIELDS.iter().filter(|field| field.class == Class::Shape);
         let values = shape.map(|field| field.get(&self.block)).collect();
@@ -50,7 +50,7 @@ impl Copy {
     }
 }
 
-/// A recovery record that describes the file system speaks like a backup.
+/// The votes of a recovery record that describes the file system: those of a backup.
 fn record_votes(record: Option<&RecoveryRecord>, block: &[u8]) -> u64 {
     let s = Superblock::of(block);
     let agrees = record.is_some_and(|record| {
@@ -62,10 +62,10 @@ fn record_votes(record: Option<&RecoveryRecord>, block: &[u8]) -> u64 {
     if agrees { 2 } else { 0 }
 }
 
-/// Evidence, votes, and whether a primary that can be trusted is among the copies: in this order.
+/// Evidence, votes, and whether a trusted primary is among the copies: in this order.
 type Rank = (u64, u64, bool);
 
-/// Decides.
+/// Makes the decision.
 pub(super) async fn choose<'a>(
     disk: &Overlay<'_>,
     gathered: &'a Gathered,
@@ -88,7 +88,7 @@ pub(super) async fn choose<'a>(
             evidence::weigh(disk, &members[0].geometry).await?
         };
         if !(evidence.fits || trusted || members.len() > 1) {
-            continue; // a single copy that nothing on the disk speaks for
+            continue; // a single copy without evidence on the disk
         }
         let record = record_votes(gathered.record.as_ref(), &members[0].block);
         let votes = record + members.iter().map(|copy| copy.votes()).sum::<u64>();

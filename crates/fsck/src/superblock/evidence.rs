@@ -1,4 +1,4 @@
-//! What the rest of the disk says about a superblock: headers of a few groups, their rows in the
+//! Evidence on the rest of the disk for a superblock: headers of a few groups, their rows in the
 //! summary area, and the check hashes that are kept.
 
 use ufs2::derive;
@@ -11,15 +11,15 @@ use super::candidates::{read_at, sample};
 use crate::CheckError;
 use crate::overlay::Overlay;
 
-/// A check hash that fits, or a summary row that agrees, says as much as so many fields.
+/// The weight of a check hash that fits, or a summary row that agrees, in fields.
 const AGREEMENT: u64 = 5;
-/// Scores are averages over the sampled groups, in such parts.
+/// The unit of scores, which are averages over the sampled groups.
 const SCALE: u64 = 1000;
 
 /// How well a geometry fits the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Evidence {
-    /// Compares geometries with each other.
+    /// For comparisons between geometries.
     pub(super) score: u64,
     /// At least one group has a header that fits but for a field or two.
     pub(super) fits: bool,
@@ -60,7 +60,7 @@ async fn summary_row(
     Ok(Summary::read_from_bytes(&row).ok())
 }
 
-/// Asks a few groups about a geometry.
+/// Compares a geometry with a few groups.
 pub(super) async fn weigh(disk: &Overlay<'_>, geometry: &Geometry) -> Result<Evidence, CheckError> {
     let geometry = with_all_hashes(geometry);
     let groups = sample(geometry.group_count);
@@ -85,8 +85,8 @@ pub(super) async fn weigh(disk: &Overlay<'_>, geometry: &Geometry) -> Result<Evi
     Ok(Evidence { score: score + first, fits })
 }
 
-/// Whether group blocks or inodes bear check hashes, as a few groups have it; nothing when they do
-/// not say.
+/// Whether group blocks or inodes have check hashes, judged by a few groups; nothing when they do
+/// not show it.
 pub(super) async fn are_kept(
     disk: &Overlay<'_>,
     geometry: &Geometry,

@@ -1,8 +1,8 @@
-//! The fields of a superblock by FreeBSD's names: what kind each is of, and what it should hold.
+//! The fields of a superblock by FreeBSD's names: the class of each, and its right value.
 //!
-//! *Shape* fields say how the disk is cut. *Derived* ones follow from them, so that a copy in which
-//! they are wrong can be put right by itself. No mount changes either; only they are compared
-//! between copies. *Tunables* have defaults.
+//! *Shape* fields describe the division of the disk. *Derived* ones follow from them, so that a
+//! copy in which they are wrong can be corrected by itself. No mount changes either; only they are
+//! compared between copies. *Tunables* have defaults.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use ufs2::layout::{
 };
 use zerocopy::little_endian::{I32, I64, U32, U64};
 
-/// What kind of field it is.
+/// The class of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Says how the disk is cut, or which disk it is.
+    /// Describes the division of the disk, or its identity.
     Shape,
     /// Follows from the shape.
     Derived,
@@ -50,14 +50,14 @@ impl Field {
         (self.set)(Superblock::of_mut(block), value);
     }
 
-    /// The same in every copy.
+    /// Whether it is the same in every copy.
     pub(crate) fn is_static(&self) -> bool {
         matches!(self.class, Class::Shape | Class::Derived)
     }
 }
 
-/// A number as it stands in a superblock. A value that does not fit is cut off: no such value
-/// passes [`Geometry::parse`].
+/// A number in a superblock. A value that does not fit is cut off: no such value passes
+/// [`Geometry::parse`].
 trait Number {
     fn value(&self) -> i128;
     fn put(&mut self, value: i128);
@@ -94,7 +94,7 @@ macro_rules! bytes {
 numbers!(I32 i32, U32 u32, I64 i64, U64 u64);
 bytes!(i8, u8);
 
-/// The bytes that a part of a superblock fills.
+/// The byte range of a part of a superblock.
 fn place<T: ?Sized>(whole: &Superblock, part: &T) -> Range<usize> {
     let start = std::ptr::from_ref(part).addr() - std::ptr::from_ref(whole).addr();
     start..start + size_of_val(part)
@@ -192,10 +192,10 @@ fields! {
     }
 }
 
-/// A field by its name.
+/// The field of this name.
 ///
 /// # Panics
-/// When there is none of this name.
+/// When there is none.
 pub(crate) fn field(name: &str) -> &'static Field {
     let found = FIELDS.iter().find(|field| field.name == name);
     found.unwrap_or_else(|| panic!("no field {name} is known"))
@@ -206,7 +206,7 @@ pub(crate) fn static_fields() -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().filter(|field| field.is_static())
 }
 
-/// The field that a byte of a superblock belongs to, where it is a number.
+/// The number field that contains a byte of a superblock, if one does.
 pub(super) fn field_at(block: &[u8], offset: usize) -> Option<&'static Field> {
     let superblock = Superblock::of(block);
     FIELDS.iter().find(|field| (field.range)(superblock).contains(&offset))
@@ -236,8 +236,8 @@ pub(crate) fn spare_ranges(block: &[u8], geometry: &Geometry) -> Vec<Range<usize
     ]
 }
 
-/// The superblock with all derived fields as they follow from its shape; nothing when that shape is
-/// none.
+/// The superblock with all derived fields computed from its shape; nothing when that shape is
+/// invalid.
 pub(super) fn derived(s: &Superblock) -> Option<Superblock> {
     let unsigned = |value: i128| u64::try_from(value).ok().filter(|&value| value > 0);
     let block = unsigned(s.block_size.value())?;
@@ -274,7 +274,7 @@ pub(super) fn derived(s: &Superblock) -> Option<Superblock> {
     Some(s)
 }
 
-/// What follows from the sizes of block and fragment alone.
+/// Computes the fields that follow from the sizes of block and fragment alone.
 fn derive_units(s: &mut Superblock, block: u64, fragment: u64) {
     let per_block = block / fragment;
     s.fragments_per_block.put(per_block.into());
@@ -294,8 +294,8 @@ fn derive_units(s: &mut Superblock, block: u64, fragment: u64) {
     s.superblock_size.put(copy.min(SUPERBLOCK_ROOM).into());
 }
 
-/// A setting: whether its value is legal, and what to take when it is not. The fields of the shape
-/// are right when one is asked.
+/// A setting: its legal values, and a replacement for any other. The shape fields are right when it
+/// is checked.
 pub(super) struct Setting {
     pub(super) name: &'static str,
     pub(super) is_legal: fn(&Superblock) -> bool,

@@ -15,24 +15,24 @@ const HEADER_PADDING: u64 = 8;
 /// ... and a cluster sum 0 that does not exist.
 const NO_SUM: u64 = 4;
 
-/// A superblock that is being mended.
+/// A superblock during repair.
 pub(super) struct Mender<'a, 'd> {
     pub(super) disk: &'a Overlay<'d>,
     pub(super) log: &'a mut Log,
     pub(super) chosen: &'a Chosen<'a>,
-    /// Which system had the volume last.
+    /// The system that had the volume last.
     pub(super) mark: &'a Mark,
     /// Little-endian.
     pub(super) block: Vec<u8>,
 }
 
 impl Mender<'_, '_> {
-    /// What the superblock says now.
+    /// The geometry of the superblock as it is now.
     pub(super) fn geometry(&self) -> Result<Geometry, CheckError> {
         Ok(parse(&self.block, self.chosen.best().geometry.byte_order)?)
     }
 
-    /// Notes that a field is wrong, and sets it.
+    /// Reports a wrong field, and sets it.
     fn set(
         &mut self,
         (invariant, severity): (Invariant, Severity),
@@ -55,7 +55,7 @@ impl Mender<'_, '_> {
         wanted
     }
 
-    /// Settings are in their range. One that is not comes from a backup, or becomes the default.
+    /// Checks settings for their range. An illegal one comes from a backup, or becomes the default.
     pub(super) fn settings(&mut self) {
         for setting in SETTINGS {
             if (setting.is_legal)(Superblock::of(&self.block)) {
@@ -74,7 +74,7 @@ impl Mender<'_, '_> {
         }
     }
 
-    /// What follows from other fields and is not the same in every copy, or not exactly one value.
+    /// Checks derived fields that differ between copies, or have more than one legal value.
     pub(super) fn derived(&mut self) -> Result<(), CheckError> {
         let kind = (Invariant::SuperblockDerived, Severity::Repairable);
         for field in FIELDS.iter().filter(|field| field.class == Class::Zero) {
@@ -105,7 +105,7 @@ impl Mender<'_, '_> {
         Ok(())
     }
 
-    /// Bytes that mean nothing are zero.
+    /// Checks that meaningless bytes are zero.
     pub(super) fn spare(&mut self) -> Result<(), CheckError> {
         let geometry = self.geometry()?;
         for range in spare_ranges(&self.block, &geometry) {
@@ -122,8 +122,8 @@ impl Mender<'_, '_> {
         Ok(())
     }
 
-    /// Flags are known and do not contradict each other, and the check hashes that are kept are
-    /// those that they name.
+    /// Checks that flags are known and do not contradict each other, and that they name the check
+    /// hashes that are kept.
     pub(super) async fn flags(&mut self, fits_hash: bool) -> Result<(), CheckError> {
         let kind = (Invariant::Flags, Severity::Repairable);
         let found = Superblock::of(&self.block).flags.get();
@@ -154,7 +154,7 @@ impl Mender<'_, '_> {
         Ok(())
     }
 
-    /// Which check hashes are kept. Where the superblock contradicts itself, or all backups, the
+    /// The check hashes that are kept. Where the superblock contradicts itself, or all backups, the
     /// hashes themselves decide.
     async fn kept_hashes(&self, fits_hash: bool) -> Result<u32, CheckError> {
         let superblock = Superblock::of(&self.block);
@@ -183,8 +183,8 @@ impl Mender<'_, '_> {
         Ok(kept)
     }
 
-    /// Whether what is mended by now fits the check hash that stands in it, with superblocks among
-    /// what bears one.
+    /// Whether the repaired superblock fits its stored check hash, with superblocks among the
+    /// structures that have one.
     fn would_fit_hash(&self, kept: u32) -> Result<bool, CheckError> {
         let mut block = self.block.clone();
         let superblock = Superblock::of_mut(&mut block);
@@ -195,9 +195,10 @@ impl Mender<'_, '_> {
         Ok(candidates::fits_hash(&on_disk, &geometry))
     }
 
-    /// The volume was stopped cleanly, and nothing waits to be freed.
+    /// Checks that the volume was stopped cleanly, and that nothing waits to be freed.
     pub(super) fn state(&mut self) {
-        // What our own server left, it brings back by itself; nothing else may be written to.
+        // Our server recovers a volume that it left itself; no other may be written to before a
+        // repair.
         let severity = match self.mark {
             Mark::Clean | Mark::Policy(_) | Mark::UnknownPolicy(_) | Mark::Torn => Severity::Note,
             Mark::Check | Mark::Foreign => Severity::Repairable,
@@ -225,7 +226,7 @@ impl Mender<'_, '_> {
     }
 }
 
-/// The check hashes that a superblock says are kept.
+/// The check hashes that a superblock names.
 fn kept_by(superblock: &Superblock) -> u32 {
     if superblock.flags.get() & bits::CHECK_HASHES == 0 {
         return 0;

@@ -1,11 +1,10 @@
-//! Pass 1: which file system this is, and what its superblock should be.
+//! Pass 1: identifies the file system, and repairs its superblock.
 //!
-//! # How it is found
-//! `candidates` gathers the copies of the superblock that can be used: the primary, and backups
-//! wherever the recovery record, the front of the disk, or another copy points at. `choose` decides
-//! which of the file systems that they describe is the one on the disk; a primary that fits its
-//! check hash can be overruled by the groups and by the other copies. Then `mend` makes the primary
-//! what it should be:
+//! # Search
+//! `candidates` gathers the usable copies of the superblock: the primary, and backups wherever the
+//! recovery record, the front of the disk, or another copy points at. `choose` decides which of the
+//! file systems that they describe is the one on the disk; a primary that fits its check hash can
+//! be overruled by the groups and by the other copies. Then `mend` repairs the primary:
 //!
 //! 1. A superblock that does not fit its hash, and fits with *one* bit put back, or with one word
 //!    of a copy in its place, is damaged in that bit or word alone.
@@ -13,13 +12,13 @@
 //!    which more than a few of them are wrong is replaced by a copy as a whole.
 //! 3. Settings, flags, spare bytes and the clean state are judged field by field.
 //!
-//! # What is not judged
-//! * Any legal value of a setting, a time, a label or a hint is as good as another. Of the label
-//!   and the last mount point not even the bytes behind the first NUL are looked at.
-//! * Totals and the list of snapshots: passes 7 and 3 know what they should be.
-//! * `in_core`, `old_totals`, `old_inode_format`: other systems leave there what they like.
+//! # Not judged
+//! * Any legal value of a setting, a time, a label or a hint is as good as another. In the label
+//!   and the last mount point not even the bytes behind the first NUL are checked.
+//! * Totals and the list of snapshots: passes 7 and 3 know their right values.
+//! * `in_core`, `old_totals`, `old_inode_format`: other systems leave arbitrary values there.
 //!
-//! Invariant: what comes out parses, and its geometry is the one given beside it.
+//! Invariant: the result parses, and its geometry is the one returned beside it.
 
 pub(super) mod candidates;
 mod choose;
@@ -40,20 +39,20 @@ use mend::Mender;
 
 pub(super) use ufs2::mark::Mark;
 
-/// What the superblock should be.
+/// The right superblock.
 pub(super) struct Found {
     pub(super) geometry: Geometry,
-    /// All bytes of its room, little-endian, mended, and not sealed yet.
+    /// All bytes of its room, little-endian, repaired, and not sealed yet.
     pub(super) block: Vec<u8>,
-    /// Which system had the volume last, as the superblock on the disk said before this check.
+    /// The system that had the volume last, by the superblock on the disk before this check.
     pub(super) mark: Mark,
 }
 
-/// Finds the superblock, and says what is wrong with the one at its place. Puts nothing there.
+/// Finds the superblock, and reports the errors of the one at its place. Puts nothing there.
 ///
 /// # Errors
 /// [`CheckError::Superblock`] when there is none, and no copy that could take its place;
-/// [`CheckError::NoCopyNear`] when the whole disk was not looked through for one.
+/// [`CheckError::NoCopyNear`] when the whole disk was not searched for one.
 pub(super) async fn find(
     disk: &Overlay<'_>,
     log: &mut Log,
@@ -93,13 +92,13 @@ fn log_repairable(
     log.find(invariant, Severity::Repairable, place, found, expected, "written anew")
 }
 
-/// What is to be mended.
+/// The superblock to repair.
 struct Base {
     /// Little-endian.
     block: Vec<u8>,
-    /// Whether the check hash that stands in it fits what lies on the disk.
+    /// Whether its check hash fits the bytes on the disk.
     fits_hash: bool,
-    /// Whether it is known why it does not.
+    /// Whether the reason for a mismatch is known.
     explained: bool,
 }
 
@@ -117,7 +116,7 @@ fn base(
     if torn || wrong.count() > WRONG_FIELDS {
         let block = replaced(gathered, best, log)?;
         let base = Base { block, fits_hash: best.fits_hash, explained: true };
-        return Ok((base, Mark::Foreign)); // it cannot be said which system had it
+        return Ok((base, Mark::Foreign)); // the system that had it is unknown
     }
     let kept = chosen.copies.iter().any(|copy| copy.geometry.superblock_hashes);
     let (mut fits_hash, mut explained) = (fits_hash(&gathered.primary, &best.geometry), !kept);
@@ -162,7 +161,7 @@ fn replaced(gathered: &Gathered, copy: &Copy, log: &mut Log) -> Result<Vec<u8>, 
     let mut block = copy.block.clone();
     Superblock::of_mut(&mut block).own_address.set(SUPERBLOCK_ADDRESS as i64);
     let end = copy.geometry.superblock_size as usize;
-    block[end..].copy_from_slice(&gathered.primary[end..]); // whatever is there
+    block[end..].copy_from_slice(&gathered.primary[end..]); // keeps the bytes that are there
     Ok(block)
 }
 
@@ -187,10 +186,10 @@ fn undone(primary: &[u8], chosen: &Chosen<'_>) -> Option<Vec<u8>> {
     None
 }
 
-/// What the repair with a word of a copy says.
+/// The repair text of a finding about a word of a copy.
 const TAKEN: &str = "taken from a copy: the check hash fits then";
 
-/// Notes the one word in which a superblock differs from what it should be.
+/// Reports the one word in which a superblock differs from the right one.
 fn find_word(
     block: &[u8],
     right: &[u8],

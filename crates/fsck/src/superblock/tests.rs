@@ -1,4 +1,4 @@
-//! Damaged superblocks, and what is made of them.
+//! Damaged superblocks, and their repair.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 const PRIMARY: u64 = SUPERBLOCK_ADDRESS;
 const ROOM: usize = SUPERBLOCK_ROOM as usize;
 
-/// Reads that take no time: the tests make ten thousands.
+/// A disk whose reads take no time: the tests make tens of thousands.
 fn disk_of(executor: &Executor, image: &Image) -> std::rc::Rc<Disk> {
     let none = (0, 0);
     let latency =
@@ -74,7 +74,7 @@ fn try_find(image: &Image, full: bool, mut log: Log) -> (Result<Found, CheckErro
     (found, log.findings)
 }
 
-/// Asserts that nothing more is found once the superblock is what it should be.
+/// Asserts that nothing more is found once the superblock is repaired.
 fn assert_settled(image: &Image, found: &Found) {
     let mut mended = image.clone();
     mended.write(PRIMARY, &found.geometry.superblock_on_disk(&found.block));
@@ -98,7 +98,7 @@ fn read(image: &Image, address: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Gives the superblock a check hash that fits, as a program that wrote it on purpose would.
+/// Seals the superblock, as a program that wrote it on purpose would.
 fn seal(image: &mut Image, size: usize) {
     let mut block = read(image, PRIMARY, size);
     let hash = check_hash(&block, std::mem::offset_of!(Superblock, check_hash));
@@ -119,8 +119,8 @@ fn changed(image: &Image, sealed: bool, change: impl FnOnce(&mut Superblock)) ->
     image
 }
 
-/// What of a superblock says how things are, without what any legal value is as good for: settings,
-/// labels, times, hints, what later passes sum up, and bytes that mean nothing to any system.
+/// The essential part of a superblock: without settings, labels, times, hints, totals of later
+/// passes, and meaningless bytes, where any legal value is as good as another.
 fn essence(found: &Found, groups: u64) -> (Geometry, Vec<u8>) {
     let mut block = found.block[..found.geometry.superblock_size as usize].to_vec();
     for field in FIELDS {
@@ -154,7 +154,7 @@ fn essence(found: &Found, groups: u64) -> (Geometry, Vec<u8>) {
     (geometry, block)
 }
 
-/// Flips bits of every byte of the primary and demands the same file system from what is left.
+/// Flips bits of every byte of the primary and requires the same file system from the result.
 fn flip_every_byte(image: &Image, sealed: bool) {
     let (original, findings) = find_in(image);
     assert_eq!(findings.list, []);
@@ -163,7 +163,7 @@ fn flip_every_byte(image: &Image, sealed: bool) {
     let size = original.geometry.superblock_size as usize;
     let clean = read(image, PRIMARY, ROOM);
     let mut missed = Vec::new();
-    // Of the tail, which is all zeros, a part will do.
+    // A part of the tail, which is all zeros, is enough.
     for offset in (0..size).filter(|&offset| offset < 1400 || offset % 61 == 0) {
         for bits in [1 << (offset % 8), 0x80, 0xff] {
             let mut damaged = image.clone();
@@ -225,7 +225,7 @@ fn any_damaged_byte_is_noticed_without_hashes() {
     flip_every_byte(&without_hashes(), false);
 }
 
-/// Asserts that the image still gives the file system of `original`, and what was found.
+/// Asserts that the image still gives the file system of `original`; returns the findings.
 fn assert_recovered(image: &Image, original: &Image, full: bool) -> Findings {
     let (found, findings) = try_find(image, full, Log::new(None));
     let found = found.expect("there is a copy");
@@ -426,7 +426,7 @@ fn hashes_that_nobody_keeps_are_not_believed_in() {
     assert_eq!(found.geometry, find_in(&image).0.geometry);
 }
 
-/// Runs the last pass on an image and gives back what it found and the image after its repairs.
+/// Runs the last pass on an image and returns its findings and the image after its repairs.
 fn copies_of(image: &Image) -> (Findings, Image) {
     let executor = Executor::new(1);
     let disk = disk_of(&executor, image);
@@ -513,8 +513,8 @@ fn the_recovery_record_is_mended_where_there_is_one() {
     }
 }
 
-/// A disk that a FreeBSD 14 kernel wrote; `None`, and aloud, where there is none, or where
-/// `DURAMEN_ALONE` says that there is to be none.
+/// A disk that a FreeBSD 14 kernel wrote; `None`, with a message, where there is none, or where
+/// `DURAMEN_ALONE` rules it out.
 fn freebsd(endian: &str) -> Option<Image> {
     if std::env::var_os("DURAMEN_ALONE").is_some() {
         eprintln!("SKIPPED, NOTHING TESTED: the disks of FreeBSD are hidden by DURAMEN_ALONE");
@@ -550,7 +550,7 @@ fn a_disk_of_either_byte_order_is_recovered() {
         image.write(PRIMARY, &[0; ROOM]);
         assert_recovered(&image, &original, false);
 
-        // A word in the middle of a number of 64 bits.
+        // A word in the middle of a 64-bit number.
         let mut image = original.clone();
         let address = PRIMARY + std::mem::offset_of!(Superblock, size) as u64 + 6;
         let byte = read(&image, address, 1)[0];

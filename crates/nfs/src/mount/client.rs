@@ -1,4 +1,4 @@
-//! The client's side: arguments are written, results are read.
+//! The client's side: writes arguments, reads results.
 
 use super::results::{Export, ExportList, MntOk, MntResult, Status};
 use super::{MAX_NAME, MAX_PATH, MntArgs, UmntArgs};

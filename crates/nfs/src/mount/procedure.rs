@@ -5,7 +5,7 @@
 pub enum Procedure {
     /// Does nothing.
     Null = 0,
-    /// Gives the handle of an export, and remembers the client.
+    /// Returns the handle of an export, and remembers the client.
     Mnt = 1,
     /// Lists the clients that are remembered.
     Dump = 2,
@@ -18,7 +18,7 @@ pub enum Procedure {
 }
 
 impl Procedure {
-    /// All of them, by number.
+    /// All procedures, by number.
     pub const ALL: [Self; 6] =
         [Self::Null, Self::Mnt, Self::Dump, Self::Umnt, Self::Umntall, Self::Export];
 

@@ -9,7 +9,7 @@ use crate::xdr::{Encode, Encoder};
 /// MNTNAMLEN: the longest name of a client or a group of clients, in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// `mountstat3` without MNT3_OK, which only an `Ok` [`MntResult`] can say.
+/// `mountstat3` without MNT3_OK, which only an `Ok` [`MntResult`] can express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
     /// MNT3ERR_PERM: not the owner.
@@ -18,7 +18,7 @@ pub enum Status {
     NoEntry = 2,
     /// MNT3ERR_IO: a hard error.
     Io = 5,
-    /// MNT3ERR_ACCES: not for this client.
+    /// MNT3ERR_ACCES: this client is not admitted.
     Access = 13,
     /// MNT3ERR_NOTDIR: not a directory.
     NotDirectory = 20,
@@ -40,11 +40,11 @@ pub type MntResult = Result<MntOk, Status>;
 pub struct MntOk {
     /// The directory.
     pub handle: Handle,
-    /// The flavors of authentication that it may be used with, best first.
+    /// The flavors of authentication that it accepts, best first.
     pub flavors: Vec<u32>,
 }
 
-/// Results of DUMP: what is mounted, as far as the server remembers.
+/// Results of DUMP: the mounts that the server remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountList(pub Vec<Mount>);
 
@@ -66,7 +66,7 @@ pub struct ExportList(pub Vec<Export>);
 pub struct Export {
     /// The path, at most [`MAX_PATH`](super::MAX_PATH) bytes.
     pub path: Bytes,
-    /// Names of clients or groups of them, at most [`MAX_NAME`] bytes each; none means all.
+    /// Names of clients or groups of clients, at most [`MAX_NAME`] bytes each; none means all.
     pub groups: Vec<Bytes>,
 }
 

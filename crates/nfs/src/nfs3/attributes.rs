@@ -1,8 +1,8 @@
-//! Attributes as they stand on the wire (RFC 1813, sections 2.5 and 2.6).
+//! Attributes in wire format (RFC 1813, sections 2.5 and 2.6).
 
 use crate::xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-/// `ftype3`: what a file is.
+/// `ftype3`: the type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// NF3REG.
@@ -39,18 +39,18 @@ pub struct Time {
     pub nanoseconds: u32,
 }
 
-/// 64 bits without a meaning: of writes, of cookies, of exclusive creation.
+/// 64 opaque bits: of writes, of cookies, of exclusive creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Verifier(pub [u8; 8]);
 
-/// `fattr3`: what a file tells of itself.
+/// `fattr3`: the attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// Its type.
     pub kind: FileKind,
     /// Permission, set-id and sticky bits.
     pub mode: u32,
-    /// Names that point at it.
+    /// Number of links.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
@@ -64,32 +64,32 @@ pub struct Attributes {
     pub device: Device,
     /// The volume it is on.
     pub fsid: u64,
-    /// Its number there.
+    /// Its inode number.
     pub fileid: u64,
     /// Last read.
     pub atime: Time,
-    /// Last change of content.
+    /// Last change of the content.
     pub mtime: Time,
-    /// Last change of anything.
+    /// Last change of content or attributes.
     pub ctime: Time,
 }
 
 impl Attributes {
-    /// What they take on the wire, in bytes.
+    /// Their length on the wire, in bytes.
     pub const SIZE: usize = 84;
 }
 
 /// `post_op_attr`: attributes after an operation, where they are known.
 pub type PostOp = Option<Attributes>;
 
-/// `wcc_attr`: what tells a client whether its cache was current.
+/// `wcc_attr`: the attributes by which a client knows whether its cache was current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WccAttributes {
     /// Length in bytes.
     pub size: u64,
-    /// Last change of content.
+    /// Last change of the content.
     pub mtime: Time,
-    /// Last change of anything.
+    /// Last change of content or attributes.
     pub ctime: Time,
 }
 
@@ -102,7 +102,7 @@ pub struct Wcc {
     pub after: PostOp,
 }
 
-/// What to set a time to.
+/// The value to set a time to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// SET_TO_SERVER_TIME.
@@ -114,7 +114,7 @@ pub enum SetTime {
 /// `sattr3`: attributes to set; `None` leaves one alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
-    /// Permission, set-id and sticky bits, and whatever else the client put there.
+    /// Permission, set-id and sticky bits, and any others that the client sent.
     pub mode: Option<u32>,
     /// Owner.
     pub uid: Option<u32>,
@@ -124,11 +124,11 @@ pub struct SetAttributes {
     pub size: Option<u64>,
     /// Last read.
     pub atime: Option<SetTime>,
-    /// Last change of content.
+    /// Last change of the content.
     pub mtime: Option<SetTime>,
 }
 
-/// `stable_how`: how durable a write is to be, or is.
+/// `stable_how`: the required or the actual stability of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stability {
     /// UNSTABLE.

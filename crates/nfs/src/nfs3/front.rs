@@ -1,13 +1,14 @@
-//! What the start of a record tells before all of it is there.
+//! Facts at the start of a record, before all of it has arrived.
 
 use super::{MAX_HANDLE, VERSION};
 use crate::rpc::{self, MAX_AUTH_BODY};
 use crate::xdr::padded;
 
 /// The handle with which the arguments of a call begin, if this is the start of a call of this
-/// protocol but NULL. What stands behind it need not be there, nor be right.
+/// protocol other than NULL. The bytes behind it need not be there, nor be valid.
 pub fn handle_of(start: &[u8]) -> Option<&[u8]> {
-    // Every call of every client comes through here once more: so it is a look, and no decoding.
+    // Every call of every client passes here a second time: so this only peeks, and does not
+    // decode.
     let (_xid, rest) = start.split_first_chunk::<4>()?;
     let (target, mut rest) = rest.split_first_chunk::<20>()?;
     if target[..16] != TARGET || target[16..] == [0; 4] {
@@ -22,7 +23,7 @@ pub fn handle_of(start: &[u8]) -> Option<&[u8]> {
     rest.get(..length)
 }
 
-/// What stands in the record of a call behind its number, up to the procedure.
+/// The bytes of a call's record from its number to the procedure.
 const TARGET: [u8; 16] = {
     let [_, _, _, call] = rpc::CALL.to_be_bytes();
     let [_, _, _, version] = rpc::VERSION.to_be_bytes();
@@ -31,7 +32,7 @@ const TARGET: [u8; 16] = {
     [0, 0, 0, call, 0, 0, 0, version, a, b, c, d, 0, 0, 0, three]
 };
 
-/// The length of opaque data, and what stands behind it.
+/// The length of opaque data, and the bytes behind it.
 fn length(from: &[u8], most: usize) -> Option<(usize, &[u8])> {
     let (length, behind) = from.split_first_chunk::<4>()?;
     let length = u32::from_be_bytes(*length) as usize;
@@ -45,7 +46,7 @@ mod tests {
     use crate::nfs3::arguments::GetattrArgs;
     use crate::xdr::Encoder;
 
-    /// A call of the procedure with this number, with a handle in front of its arguments.
+    /// A call of this procedure, with a handle in front of its arguments.
     fn call(program: u32, procedure: u32) -> Vec<u8> {
         let mut to = Encoder::with_capacity(100);
         for word in [7, rpc::CALL, rpc::VERSION, program, VERSION, procedure] {

@@ -1,7 +1,7 @@
 //! NFS version 3 (RFC 1813): 22 procedures.
 //!
 //! [`Arguments::decode`] reads the arguments of any of them; they borrow from the record. Results
-//! are owned, and each is an [`Outcome`]: what the procedure gives, or a [`Failure`] with its
+//! are owned, and each is an [`Outcome`]: the results of the procedure, or a [`Failure`] with its
 //! [`Status`] and the attributes that go along with a refusal. All are written with
 //! [`Encode`](crate::xdr::Encode). A client writes arguments and reads results: [`Request`].
 

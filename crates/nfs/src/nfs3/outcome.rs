@@ -3,20 +3,20 @@
 use super::Status;
 use crate::xdr::{Encode, Encoder};
 
-/// What a procedure answers: `T` with NFS3_OK, or a refusal with `W` about the objects involved.
+/// The reply of a procedure: `T` with NFS3_OK, or a refusal with `W` about the objects involved.
 pub type Outcome<T, W> = Result<T, Failure<W>>;
 
 /// A refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure<W> {
-    /// Why.
+    /// The reason.
     pub status: Status,
-    /// The attributes that the procedure's failure arm has.
+    /// The attributes of the procedure's failure arm.
     pub about: W,
 }
 
 impl<W: Default> From<Status> for Failure<W> {
-    /// A refusal that knows no attributes.
+    /// A refusal without attributes.
     fn from(status: Status) -> Self {
         Self { status, about: W::default() }
     }

@@ -29,7 +29,7 @@ pub enum Procedure {
 }
 
 impl Procedure {
-    /// All of them, by number.
+    /// All procedures, by number.
     pub const ALL: [Self; 22] = [
         Self::Null,
         Self::Getattr,

@@ -1,8 +1,8 @@
-//! Why a procedure refuses.
+//! The reasons for which a procedure refuses.
 
 use crate::xdr::{Encode, Encoder};
 
-/// `nfsstat3` (RFC 1813, section 2.6) without NFS3_OK, which only an `Ok` [`Outcome`] can say.
+/// `nfsstat3` (RFC 1813, section 2.6) without NFS3_OK, which only an `Ok` [`Outcome`] can express.
 ///
 /// [`Outcome`]: super::Outcome
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ impl Encode for Status {
 }
 
 impl Status {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [Self; 28] = [
         Self::NotOwner,
         Self::NoEntry,

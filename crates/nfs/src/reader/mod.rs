@@ -1,26 +1,26 @@
-//! From the bytes of a connection to records, with payload put in its place.
+//! Splits the bytes of a connection into records, and places large payload.
 //!
 //! # Contract
 //! The owner of the socket calls, for ever:
-//! 1. [`poll`](RecordReader::poll), which says what is wanted next:
+//! 1. [`poll`](RecordReader::poll), which returns what the reader needs next:
 //! 2. [`Progress::NeedsBytes`]: read from the socket into [`targets`](RecordReader::targets), in
-//!    one vectored read, and say with [`advance`](RecordReader::advance) how much came. At the end
-//!    of the stream [`end_of_stream`](RecordReader::end_of_stream) says whether it broke off in a
-//!    record.
-//! 3. [`Progress::NeedsMemory`]: take so many bytes from the budget of all connections, wait for
-//!    them if need be (the socket is not read meanwhile, so that TCP holds the peer back), and say
+//!    one vectored read, and report the number of bytes with [`advance`](RecordReader::advance). At
+//!    the end of the stream [`end_of_stream`](RecordReader::end_of_stream) checks whether it broke
+//!    off in a record.
+//! 3. [`Progress::NeedsMemory`]: take this many bytes from the budget of all connections, wait for
+//!    them if need be (the socket is not read meanwhile, so that TCP holds the peer back), and call
 //!    [`grant`](RecordReader::grant). The bytes go back when the record is dropped. A budget must
 //!    hold the longest record at least; a peer that is granted memory for a large WRITE and then
-//!    sends it slowly holds it for so long, which only the owner's clock can end.
-//!    [`is_complete`](RecordReader::is_complete) tells such memory from that of a record that is
-//!    there.
-//! 4. [`Progress::Record`]: handle it. [`Record::memory`] says again how much was granted.
+//!    sends it slowly holds it that long, which only the owner's clock can end.
+//!    [`is_complete`](RecordReader::is_complete) distinguishes such memory from that of a record
+//!    that has arrived.
+//! 4. [`Progress::Record`]: handle it. [`Record::memory`] returns the amount granted.
 //!
 //! # Where bytes go
 //! Everything arrives in a staging buffer of fixed size. A record that is no large WRITE is copied
-//! from there into memory of its own when it is complete; only then is memory asked for, so that a
-//! slow peer holds none. When the first bytes of a record show a WRITE whose payload is large,
-//! memory for all of it is asked for at once; what has arrived of the payload is copied into a
+//! from there into memory of its own when it is complete; only then is memory requested, so that a
+//! slow peer holds none. When the first bytes of a record show a WRITE with large payload, memory
+//! for all of it is requested at once; the part of the payload that has arrived is copied into a
 //! page-aligned buffer, and the rest is read into it straight from the socket.
 //!
 //! To have little to copy, reads between records are short while large WRITEs are coming
@@ -29,8 +29,8 @@
 //! # Invariants
 //! 1. Memory is allocated for a record only after it was granted, exactly as much as was granted.
 //! 2. Besides that, the reader holds its staging buffer and nothing else.
-//! 3. Bytes are wanted for a payload directly only within a fragment, and when all that has
-//!    arrived before them has been put in its place.
+//! 3. Bytes are read directly into a payload only within a fragment, and when all bytes that have
+//!    arrived before them were moved to their place.
 //! 4. No record is longer than `limits.record`, and none that is not placed longer than the staging
 //!    buffer.
 //!
@@ -47,18 +47,18 @@ use peek::{Peek, WriteShape, peek};
 use placed::Placed;
 use staging::Staging;
 
-/// How far a read goes into the unknown after a large WRITE, in bytes. The header of a WRITE with
+/// Length of a read beyond known bytes after a large WRITE, in bytes. The header of a WRITE with
 /// some groups and a usual handle takes 150 to 300.
 const FRUGAL_READ: usize = 512;
 
-/// After how many records that are no large WRITE reads are long again.
+/// Number of records without a large WRITE after which reads are long again.
 const FRUGAL_RECORDS: u8 = 8;
 
-/// How many fragments of a record may be empty without being its last. A record may have some, and
-/// endlessly many would be endless work for nothing.
+/// The most empty fragments of a record before its last. A record may have some, but an unlimited
+/// number would be endless work for nothing.
 const EMPTY_FRAGMENTS: u32 = 1024;
 
-/// Sizes that bound a reader, in bytes.
+/// Size limits of a reader, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest record. A longer one is an error.
@@ -76,7 +76,7 @@ impl Default for Limits {
     }
 }
 
-/// What the reader wants, or has.
+/// The next need of the reader, or a record.
 #[derive(Debug)]
 pub enum Progress {
     /// More bytes from the socket.
@@ -87,21 +87,21 @@ pub enum Progress {
     Record(Record),
 }
 
-/// Why a connection is of no further use.
+/// The reasons for which a connection is of no further use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// A record over the limit.
     #[error("a record of at least {length} bytes, where {limit} are the most")]
     TooLong {
-        /// What it says, so far.
+        /// Its length so far.
         length: usize,
-        /// What it may say.
+        /// The limit.
         limit: usize,
     },
-    /// Marks without anything between them.
+    /// Fragments without any bytes.
     #[error("a record with more than {EMPTY_FRAGMENTS} empty fragments")]
     EmptyFragments,
-    /// A large WRITE whose payload is not what the record's end says.
+    /// A large WRITE whose payload does not match the end of the record.
     #[error("a WRITE whose payload does not end with its record")]
     PayloadMismatch,
     /// The stream ended within a record.
@@ -109,7 +109,7 @@ pub enum RecordError {
     Truncated,
 }
 
-/// Where the bytes of payload went, and those of everything else.
+/// Bytes by destination: payload, and everything else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes of records that were copied out of the staging buffer: headers and small payload.
@@ -120,34 +120,34 @@ pub struct Counters {
     pub placed_payload: u64,
 }
 
-/// The fragment that is being read.
+/// The current fragment.
 #[derive(Debug, Default)]
 struct Fragment {
-    /// Bytes of it that are still to come.
+    /// Bytes of it that have not arrived.
     remaining: usize,
     /// Whether it is the record's last.
     last: bool,
     /// The lengths of the record's fragments up to this one.
     announced: usize,
-    /// How many of them were empty.
+    /// Number of empty ones among them.
     empty: u32,
 }
 
-/// Whether the record in front may have memory.
+/// Whether the current record may have memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Memory {
     #[default]
     Unneeded,
-    /// So many bytes: for a payload that will be placed, if there is a shape, else for all of a
-    /// record that is complete. Nothing moves until they are granted.
+    /// Requested, this many bytes: for a payload that will be placed, if there is a shape, else for
+    /// all of a complete record. Nothing moves until they are granted.
     Asked(usize, Option<WriteShape>),
     Granted,
 }
 
-/// Where the record in front is put together.
+/// The place where the current record is assembled.
 #[derive(Debug, Default)]
 enum Assembly {
-    /// In the staging buffer, until it is known what it is.
+    /// In the staging buffer, until its kind is known.
     #[default]
     Undecided,
     /// In the staging buffer, until it is complete.
@@ -164,7 +164,7 @@ pub struct RecordReader {
     fragment: Fragment,
     assembly: Assembly,
     memory: Memory,
-    /// Records for which reads stay short.
+    /// Number of records for which reads stay short.
     frugal: u8,
     counters: Counters,
     with_checksums: bool,
@@ -186,18 +186,18 @@ impl RecordReader {
         }
     }
 
-    /// The same for a caller of the [checksum](crate::rpc::Call::checksum) of every call: of
-    /// payload that is placed, it is taken as it arrives.
+    /// The same, for a caller that needs the [checksum](crate::rpc::Call::checksum) of every call:
+    /// for placed payload, it is computed as the payload arrives.
     pub fn with_checksums(self) -> Self {
         Self { with_checksums: true, ..self }
     }
 
-    /// What went where, since the start of the connection.
+    /// The counters since the start of the connection.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Says what is wanted next.
+    /// Returns what the reader needs next.
     ///
     /// # Errors
     /// [`RecordError`]: the connection must be closed, and the reader dropped.
@@ -223,8 +223,8 @@ impl RecordReader {
         }
     }
 
-    /// The memory to read into, one piece after the other; the second may be empty. To be asked
-    /// for after [`Progress::NeedsBytes`].
+    /// The memory to read into, one piece after the other; the second may be empty. Call it after
+    /// [`Progress::NeedsBytes`].
     pub fn targets(&mut self) -> [&mut [u8]; 2] {
         let waits = matches!(self.memory, Memory::Asked(..));
         assert!(!waits, "the reader waits for memory, not for bytes");
@@ -241,7 +241,7 @@ impl RecordReader {
         }
     }
 
-    /// Says that `length` bytes have arrived in the [`targets`](Self::targets).
+    /// Notes that `length` bytes have arrived in the [`targets`](Self::targets).
     pub fn advance(&mut self, length: usize) {
         let direct = direct(&mut self.assembly, &self.fragment).len().min(length);
         if let Assembly::Placed(placed) = &mut self.assembly {
@@ -252,8 +252,8 @@ impl RecordReader {
         self.staging.arrived(length - direct);
     }
 
-    /// Takes bytes out of memory instead of a socket: copies what fits into the targets and says
-    /// how much that was. To be called after [`Progress::NeedsBytes`].
+    /// Takes bytes from memory instead of a socket: copies as many as fit into the targets and
+    /// returns their number. Call it after [`Progress::NeedsBytes`].
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         let mut fed = 0;
         for target in self.targets() {
@@ -265,7 +265,7 @@ impl RecordReader {
         fed
     }
 
-    /// Says that the memory that was asked for may be used.
+    /// Grants the requested memory.
     pub fn grant(&mut self) {
         let Memory::Asked(asked, shape) = self.memory else {
             panic!("memory is granted only after it was asked for")
@@ -281,19 +281,19 @@ impl RecordReader {
         }
     }
 
-    /// The start of the record in front, as far as it has arrived and no memory was granted for it:
-    /// with [`Progress::NeedsMemory`], all of it but the payload of a large WRITE.
+    /// The start of the current record that has arrived and has no memory yet: with
+    /// [`Progress::NeedsMemory`], all of it but the payload of a large WRITE.
     pub fn front(&self) -> &[u8] {
         self.staging.record()
     }
 
-    /// Whether all of the record in front has arrived. To be asked with
-    /// [`Progress::NeedsMemory`]: if not, the peer decides how long the memory will be held.
+    /// Whether the current record has arrived completely. Call it with [`Progress::NeedsMemory`]:
+    /// if not, the peer decides how long the memory will be held.
     pub fn is_complete(&self) -> bool {
         self.fragment.last && self.fragment.remaining == 0
     }
 
-    /// Says whether the stream may end here.
+    /// Checks whether the stream may end here.
     ///
     /// # Errors
     /// [`RecordError::Truncated`] within a record.
@@ -327,18 +327,19 @@ impl RecordReader {
         Ok(())
     }
 
-    /// What to do when the fragment's bytes are used up: wait for more of it, or go on to the next.
+    /// The next step when the fragment's bytes are used up: wait for more of it, or go on to the
+    /// next.
     fn wait(&self) -> Option<Progress> {
         (self.fragment.remaining > 0).then_some(Progress::NeedsBytes)
     }
 
-    /// How much to read without knowing what it is.
+    /// Number of bytes to read while their kind is unknown.
     fn appetite(&self) -> usize {
         let known = matches!(self.assembly, Assembly::Staged);
         if self.frugal > 0 && !known { FRUGAL_READ } else { self.limits.staging }
     }
 
-    /// Keeps what has arrived of the fragment in the staging buffer.
+    /// Keeps the arrived bytes of the fragment in the staging buffer.
     fn keep(&mut self) {
         let length = self.staging.raw().len().min(self.fragment.remaining);
         self.staging.keep(length);
@@ -361,8 +362,8 @@ impl RecordReader {
         }
     }
 
-    /// Whether the payload is large, and the record is as long as it must be, so far. A record that
-    /// is not is staged, and found out when it is decoded.
+    /// Whether the payload is large, and the record is long enough for it so far. A record that is
+    /// too short is staged, and rejected when it is decoded.
     fn is_placed(&self, shape: WriteShape) -> bool {
         let Fragment { last, announced, .. } = self.fragment;
         let fits = if last { announced == shape.record() } else { announced <= shape.record() };
@@ -387,7 +388,7 @@ impl RecordReader {
         self.staging.release_record();
     }
 
-    /// Puts what was staged of the fragment where it belongs, and ends the record.
+    /// Moves the staged bytes of the fragment to their place, and ends the record.
     fn place(&mut self, mut placed: Placed) -> Result<Option<Progress>, RecordError> {
         let length = self.staging.raw().len().min(self.fragment.remaining);
         let copied = placed.take(&self.staging.raw()[..length])?;

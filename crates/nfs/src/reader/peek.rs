@@ -1,10 +1,10 @@
-//! Looking at the start of a record that is still arriving.
+//! Peeks at the start of a record that is still arriving.
 
 use crate::nfs3::{self, MAX_HANDLE, Procedure};
 use crate::rpc::{self, MAX_AUTH_BODY};
 use crate::xdr::{DecodeError, Decoder, padded};
 
-/// What the first bytes of a record tell.
+/// The facts in the first bytes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peek {
     /// Not enough yet.
@@ -15,12 +15,12 @@ pub(super) enum Peek {
     Write(WriteShape),
 }
 
-/// Where the payload of a WRITE stands.
+/// The position of the payload of a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WriteShape {
     /// Bytes of the record in front of the payload.
     pub(super) head: usize,
-    /// Where among them the arguments begin.
+    /// Offset among them at which the arguments begin.
     pub(super) arguments: usize,
     /// Bytes of payload.
     pub(super) payload: usize,
@@ -32,14 +32,14 @@ impl WriteShape {
         self.head + padded(self.payload)
     }
 
-    /// What stands behind the payload.
+    /// Bytes of padding behind the payload.
     pub(super) fn padding(self) -> usize {
         padded(self.payload) - self.payload
     }
 }
 
-/// Looks at `start`, the first bytes of a record. Every field in front of a payload has a limit,
-/// so that the first [`HEADER_ROOM`](crate::record::HEADER_ROOM) bytes always decide.
+/// Peeks at `start`, the first bytes of a record. Every field in front of a payload has a limit, so
+/// that the first [`HEADER_ROOM`](crate::record::HEADER_ROOM) bytes always decide.
 pub(super) fn peek(start: &[u8]) -> Peek {
     match write_shape(start) {
         Ok(shape) => Peek::Write(shape),

@@ -3,8 +3,8 @@
 //! Invariants:
 //! 1. `payload[..filled]` has arrived, in order.
 //! 2. Padding arrives after all of the payload, and nothing after the padding.
-//! 3. If there is a digest, it has seen the arguments up to `payload[..filled]`, each byte when it
-//!    arrived: later it has left the processor's cache.
+//! 3. If there is a digest, it includes the arguments up to `payload[..filled]`; each byte was
+//!    added when it arrived: later it has left the processor's cache.
 
 use block::Buffer;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ pub(super) struct Placed {
     head: Bytes,
     payload: Buffer,
     filled: usize,
-    /// Bytes of padding that are still to come.
+    /// Bytes of padding that have not arrived.
     padding: usize,
     /// Bytes of arguments before the payload.
     arguments: usize,
@@ -28,7 +28,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// Allocates memory for a record of this shape, and copies into it what has arrived.
+    /// Allocates memory for a record of this shape, and copies the arrived bytes into it.
     pub(super) fn begin(arrived: &[u8], shape: WriteShape, with_checksum: bool) -> Self {
         let (head, rest) = arrived.split_at(shape.head);
         let arguments = head.len() - shape.arguments;
@@ -54,14 +54,14 @@ impl Placed {
         self.filled
     }
 
-    /// Where the next bytes of the payload belong, at most `limit`.
+    /// The memory for the next bytes of the payload, at most `limit`.
     pub(super) fn missing(&mut self, limit: usize) -> &mut [u8] {
         let missing = &mut self.payload[self.filled..];
         let length = missing.len().min(limit);
         &mut missing[..length]
     }
 
-    /// Says that `length` bytes have arrived in what is [`missing`](Self::missing).
+    /// Notes that `length` bytes have arrived in the [`missing`](Self::missing) part.
     pub(super) fn arrived(&mut self, length: usize) {
         let arrived = self.filled..self.filled + length;
         let is_within = arrived.end <= self.payload.len();
@@ -74,7 +74,7 @@ impl Placed {
         }
     }
 
-    /// Takes bytes that arrived elsewhere, and says how many of them were payload.
+    /// Takes bytes that arrived elsewhere, and returns how many of them were payload.
     ///
     /// # Errors
     /// [`RecordError::PayloadMismatch`] when they go on behind the padding.

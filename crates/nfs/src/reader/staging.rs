@@ -1,4 +1,4 @@
-//! The memory that a connection's bytes arrive in before the reader knows what they are.
+//! The memory in which a connection's bytes arrive before the reader knows their kind.
 //!
 //! ```text
 //!   0      record      kept       raw        end       capacity
@@ -9,12 +9,12 @@
 //!
 //! Invariants:
 //! 1. `record <= kept <= raw <= end <= capacity`.
-//! 2. `record..kept` holds the first bytes of the record in front, without marks.
+//! 2. `record..kept` holds the first bytes of the current record, without marks.
 //! 3. Each byte is moved at most twice: over the marks, when its record has several fragments, and
 //!    to the start, when the room behind it is used up.
 //!
-//! Not asserted: 2, which only another copy of the bytes could tell; 3, which is about what has
-//! happened to a byte before.
+//! Not asserted: 2, which only another copy of the bytes could show; 3, which is about the earlier
+//! moves of a byte.
 
 use crate::xdr::UNIT;
 
@@ -33,29 +33,29 @@ impl Staging {
         Self { memory, record: 0, kept: 0, raw: 0, end: 0 }
     }
 
-    /// The longest record that can be staged as a whole: a partial mark may stand behind it.
+    /// The longest record that can be staged as a whole: a partial mark may follow it.
     pub(super) fn longest_record(&self) -> usize {
         self.memory.len() - UNIT
     }
 
-    /// The bytes of the record in front, as far as they were kept.
+    /// The kept bytes of the current record.
     pub(super) fn record(&self) -> &[u8] {
         &self.memory[self.record..self.kept]
     }
 
-    /// The bytes that the reader has not looked at yet.
+    /// The bytes that the reader has not processed yet.
     pub(super) fn raw(&self) -> &[u8] {
         &self.memory[self.raw..self.end]
     }
 
-    /// Takes a mark off the raw bytes, when all of it is there.
+    /// Takes a mark off the raw bytes, if it has arrived completely.
     pub(super) fn take_mark(&mut self) -> Option<u32> {
         let mark = *self.raw().first_chunk::<UNIT>()?;
         self.skip(UNIT);
         Some(u32::from_be_bytes(mark))
     }
 
-    /// Adds the next `length` raw bytes to the record in front.
+    /// Adds the next `length` raw bytes to the current record.
     pub(super) fn keep(&mut self, length: usize) {
         assert!(length <= self.raw().len(), "only what has arrived can be kept");
         if self.kept < self.raw {
@@ -76,7 +76,7 @@ impl Staging {
         self.check();
     }
 
-    /// Lets go of the record in front.
+    /// Drops the current record.
     pub(super) fn release_record(&mut self) {
         if self.raw == self.end {
             (self.raw, self.end) = (0, 0);
@@ -94,7 +94,7 @@ impl Staging {
         &mut self.memory[self.end..end]
     }
 
-    /// Says that `length` bytes have arrived in the [`space`](Self::space).
+    /// Notes that `length` bytes have arrived in the [`space`](Self::space).
     pub(super) fn arrived(&mut self, length: usize) {
         assert!(length <= self.memory.len() - self.end, "a read is no longer than its target");
         self.end += length;

@@ -6,34 +6,34 @@ use super::{AuthStatus, CALL, Credential, MAX_AUTH_BODY, Refusal, VERSION};
 use crate::record::Record;
 use crate::xdr::{DecodeError, Decoder};
 
-/// A call whose header was understood. It borrows from its record.
+/// A call with a valid header. It borrows from its record.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// The client's number for the call, repeated in the reply and in retransmissions.
     pub xid: u32,
-    /// Which program.
+    /// The program.
     pub program: u32,
-    /// Which version of the program.
+    /// Its version.
     pub version: u32,
-    /// Which procedure of the program.
+    /// The procedure of the program.
     pub procedure: u32,
-    /// The user that asks.
+    /// The calling user.
     pub credential: Credential<'a>,
-    /// The arguments, not looked at yet.
+    /// The arguments, not decoded yet.
     pub arguments: Decoder<'a>,
     /// Their checksum, if the record has it.
     checksum: Option<u64>,
 }
 
-/// What a [`Call::checksum`] is taken with.
+/// The digest for a [`Call::checksum`].
 pub(crate) fn arguments_digest() -> Digest {
     Digest::new(CrcAlgorithm::Crc64Nvme)
 }
 
-/// Why there is no [`Call`].
+/// The reasons for which there is no [`Call`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// Not a call at all: there is no one to answer, and the connection is of no further use.
+    /// Not a call at all: it has no reply, and the connection is of no further use.
     #[error("not a call: {0}")]
     Unanswerable(#[from] DecodeError),
     /// A call that must be answered with a refusal: see [`Rejection::reply`].
@@ -46,7 +46,7 @@ pub enum CallError {
 pub struct Rejection {
     /// The call's number.
     pub xid: u32,
-    /// Why.
+    /// The reason.
     pub refusal: Refusal,
 }
 
@@ -82,8 +82,8 @@ impl<'a> Call<'a> {
         Ok(Self { xid, program, version, procedure, credential, arguments, checksum })
     }
 
-    /// The program and the procedure that `record` names, if it is a call: without a look at the
-    /// rest of its header, which may be wrong.
+    /// The program and the procedure of `record`, if it is a call: without checking the rest of its
+    /// header, which may be wrong.
     pub fn target(record: &Record) -> Option<(u32, u32)> {
         let mut from = Decoder::new(&record.head);
         let mut word = || from.u32().ok();
@@ -92,8 +92,8 @@ impl<'a> Call<'a> {
         (kind == CALL).then_some((program, procedure))
     }
 
-    /// CRC-64/NVME of all bytes of the arguments, and their number. Padding behind payload that was
-    /// placed does not count.
+    /// CRC-64/NVME of all bytes of the arguments, and their number. Padding behind placed payload
+    /// does not count.
     pub fn checksum(&self) -> (u64, usize) {
         let (head, payload) = self.arguments.remaining();
         let checksum = self.checksum.unwrap_or_else(|| {
@@ -106,7 +106,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The verifier proves nothing for the flavors that are served: it must be there, and is not read.
+/// The verifier proves nothing for the flavors that are served: it must be there, and is ignored.
 fn skip_verifier(from: &mut Decoder<'_>) -> Result<(), DecodeError> {
     from.u32()?;
     from.opaque(MAX_AUTH_BODY).map(drop)

@@ -1,15 +1,15 @@
-//! The client's side of remote procedure calls: the header of a call that we make, and that of the
-//! reply that comes back.
+//! The client's side of remote procedure calls: the header of a call that we make, and that of its
+//! reply.
 //!
-//! What a server answers is as little trusted as what a client asks: every field is checked.
+//! A server's reply is trusted as little as a client's call: every field is checked.
 
 use super::credential::AUTH_NONE;
 use super::reply::{AuthStatus, Refusal};
 use super::{AUTH_SYS, CALL, MAX_AUTH_BODY, MAX_GIDS, MAX_MACHINE_NAME, REPLY, VERSION};
 use crate::xdr::{DecodeError, Decoder, Encoder, UNIT};
 
-/// What most calls need, in bytes, so that their buffer does not grow: the header with a credential
-/// of a few groups, two handles and two names.
+/// The usual size of a call, in bytes, so that its buffer does not grow: the header with a
+/// credential of a few groups, two handles and two names.
 const USUAL_CALL: usize = 320;
 
 /// The caller, encoded once for all calls: credential and verifier.
@@ -22,8 +22,8 @@ impl Caller {
         Self(words(&[AUTH_NONE, 0, AUTH_NONE, 0]))
     }
 
-    /// A user of a UNIX machine. Names that are too long are cut, and groups that are too many are
-    /// left out, as the protocol has no place for them.
+    /// A user of a UNIX machine. Names that are too long are cut, and excess groups are left out,
+    /// as the protocol has no room for them.
     pub fn sys(machine_name: &[u8], uid: u32, gid: u32, gids: &[u32]) -> Self {
         let machine_name = &machine_name[..machine_name.len().min(MAX_MACHINE_NAME)];
         let gids = &gids[..gids.len().min(MAX_GIDS)];
@@ -57,12 +57,12 @@ pub fn call(xid: u32, program: u32, version: u32, procedure: u32, caller: &Calle
     to
 }
 
-/// A reply whose header was understood. It borrows from its record.
+/// A reply with a valid header. It borrows from its record.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
     /// The number of the call that it answers.
     pub xid: u32,
-    /// The results, not looked at yet, or why there are none.
+    /// The results, not decoded yet, or the refusal.
     pub results: Result<Decoder<'a>, Refusal>,
 }
 

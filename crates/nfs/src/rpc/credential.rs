@@ -1,4 +1,4 @@
-//! The user that asks: AUTH_NONE and AUTH_SYS (RFC 5531, section 8.2 and appendix A).
+//! The calling user: AUTH_NONE and AUTH_SYS (RFC 5531, section 8.2 and appendix A).
 
 use crate::xdr::{DecodeError, Decoder};
 
@@ -17,27 +17,27 @@ pub const AUTH_NONE: u32 = 0;
 /// The flavor of [`Credential::Sys`].
 pub const AUTH_SYS: u32 = 1;
 
-/// A caller's credential. What to think of it is the server's business.
+/// A caller's credential. The server decides whether to believe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential<'a> {
     /// No user in particular.
     None,
-    /// A user of a UNIX machine, in that machine's own word.
+    /// A user of a UNIX machine, as that machine claims.
     Sys(AuthSys<'a>),
-    /// A flavor that is not understood here (AUTH_SHORT, RPCSEC_GSS, AUTH_TLS, ...), to be refused
-    /// as [`AuthStatus::RejectedCredential`](super::AuthStatus::RejectedCredential).
+    /// An unsupported flavor (AUTH_SHORT, RPCSEC_GSS, AUTH_TLS, ...), to be refused as
+    /// [`AuthStatus::RejectedCredential`](super::AuthStatus::RejectedCredential).
     Other {
         /// Its number.
         flavor: u32,
     },
 }
 
-/// A user as AUTH_SYS has it.
+/// A user in AUTH_SYS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthSys<'a> {
     /// Any number; it differs between retransmissions of one call with some clients.
     pub stamp: u32,
-    /// What the machine calls itself.
+    /// The name of the client machine, by its own claim.
     pub machine_name: &'a [u8],
     /// User.
     pub uid: u32,
@@ -47,11 +47,11 @@ pub struct AuthSys<'a> {
     pub gids: Gids,
 }
 
-/// Up to [`MAX_GIDS`] groups, in place.
+/// Up to [`MAX_GIDS`] groups, stored inline.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Gids {
     length: usize,
-    gids: [u32; MAX_GIDS], // zeros from `length` on, so that comparing all of it is right
+    gids: [u32; MAX_GIDS], // zeros from `length` on, so that all of it can be compared
 }
 
 impl Gids {

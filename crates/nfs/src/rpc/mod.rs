@@ -2,7 +2,7 @@
 //!
 //! [`Call::decode`] reads the header of a record and leaves its `arguments` to be decoded by the
 //! program that the call names. A reply begins with [`success`] or is a whole [`refuse`]. A client
-//! begins a call with [`call`] and reads the header of the answer with [`Reply::decode`].
+//! begins a call with [`call`] and reads the header of the reply with [`Reply::decode`].
 
 mod call;
 mod client;

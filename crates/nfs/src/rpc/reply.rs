@@ -6,7 +6,7 @@ use super::REPLY;
 use super::credential::AUTH_NONE;
 use crate::xdr::{Encode, Encoder};
 
-/// What most replies need, in bytes, so that their buffer does not grow: the header (24), and
+/// The usual size of a reply, in bytes, so that its buffer does not grow: the header (24), and
 /// results with two full sets of attributes.
 const USUAL_REPLY: usize = 320;
 
@@ -15,7 +15,7 @@ const ACCEPTED: u32 = 0;
 const DENIED: u32 = 1;
 const SUCCESS: u32 = 0;
 
-/// A call that is answered without results.
+/// The refusal of a call, without results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// PROG_UNAVAIL: no such program here.
@@ -44,7 +44,7 @@ pub enum Refusal {
     Authentication(AuthStatus),
 }
 
-/// `auth_stat`: what is wrong with a caller.
+/// `auth_stat`: the reason for which a caller is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthStatus {
     /// AUTH_BADCRED: the credential cannot be decoded.
@@ -55,22 +55,22 @@ pub enum AuthStatus {
     BadVerifier = 3,
     /// AUTH_REJECTEDVERF: the verifier is expired or was seen before.
     RejectedVerifier = 4,
-    /// AUTH_TOOWEAK: a stronger flavor is wanted.
+    /// AUTH_TOOWEAK: a stronger flavor is required.
     TooWeak = 5,
     /// AUTH_INVALIDRESP: a bad verifier in a response.
     InvalidResponse = 6,
-    /// AUTH_FAILED: for a reason that is not said.
+    /// AUTH_FAILED: for an unspecified reason.
     Failed = 7,
 }
 
-/// Begins the reply to a call that was carried out: the results follow.
+/// Begins the reply to an executed call: the results follow.
 pub fn success(xid: u32) -> Encoder {
     let mut to = accepted(xid);
     to.u32(SUCCESS);
     to
 }
 
-/// The whole reply to a call that was not.
+/// The whole reply to a refused call.
 pub fn refuse(xid: u32, refusal: Refusal) -> Vec<Bytes> {
     let mut to = match refusal {
         Refusal::RpcMismatch { .. } | Refusal::Authentication(_) => reply(xid, DENIED),
@@ -83,7 +83,7 @@ pub fn refuse(xid: u32, refusal: Refusal) -> Vec<Bytes> {
 fn accepted(xid: u32) -> Encoder {
     let mut to = reply(xid, ACCEPTED);
     to.u32(AUTH_NONE);
-    to.opaque(&[]); // the verifier of a server that proves nothing
+    to.opaque(&[]); // the empty verifier of a server that proves nothing
     to
 }
 

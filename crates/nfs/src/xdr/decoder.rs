@@ -1,36 +1,37 @@
-//! Reading fields without copying them.
+//! Decodes fields without copying them.
 //!
 //! Invariants:
-//! 1. A length is compared with its limit and with what is left before anything is done with it;
+//! 1. A length is compared with its limit and with the bytes that are left before it is used;
 //!    nothing is ever allocated for it.
-//! 2. The placed payload of a record is the last field: it can be taken only where the head ends.
-//! 3. Padding may hold anything (RFC 4506 wants zeros, but some clients leave old bytes there);
-//!    it must be there.
+//! 2. The placed payload of a record is the last field: it can be taken only at the end of the
+//!    head.
+//! 3. Padding may hold anything (RFC 4506 wants zeros, but some clients leave old bytes there); it
+//!    must be there.
 //!
-//! Not asserted: 3, which is about bytes that no code looks at.
+//! Not asserted: 3, which is about bytes that no code reads.
 
 use bytes::Bytes;
 
 use super::{Decode, UNIT, padded};
 
-/// Why bytes are not what they should be.
+/// The reasons for which bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes end inside a field.
     #[error("the record ends inside a field")]
     Short,
-    /// A length over its limit.
+    /// A length exceeds its limit.
     #[error("an opaque field of {length} bytes, where {limit} are the most")]
     TooLong {
-        /// What the field says.
+        /// The length in the field.
         length: usize,
-        /// What it may say.
+        /// The limit.
         limit: usize,
     },
-    /// A number that is none of an enumeration's.
+    /// A number that is not a value of the enumeration.
     #[error("{value} is no value of {of}")]
     BadValue {
-        /// Which enumeration, in the words of its RFC.
+        /// The enumeration, by the name in its RFC.
         of: &'static str,
         /// The number.
         value: u32,
@@ -40,11 +41,11 @@ pub enum DecodeError {
     Trailing(usize),
 }
 
-/// A position in a record (or in any other bytes). Cheap to copy, to try something out.
+/// A position in a record (or in any other bytes). Cheap to copy, for trying something out.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
-    /// What `rest` is a part of, where it is reference-counted.
+    /// The bytes that contain `rest`, where they are reference-counted.
     source: Option<&'a Bytes>,
     /// Payload that was placed apart from the head, until it is taken.
     payload: &'a [Bytes],
@@ -56,15 +57,15 @@ impl<'a> Decoder<'a> {
         Self { rest: bytes, source: None, payload: &[] }
     }
 
-    /// Reads from `head`, and then from the pieces of `payload`, which stood behind it in the
-    /// record. Opaque data that is taken with [`payload`](Self::payload) or
-    /// [`pieces`](Self::pieces) shares their memory.
+    /// Reads from `head`, and then from the pieces of `payload`, which came after it in the record.
+    /// Opaque data that is taken with [`payload`](Self::payload) or [`pieces`](Self::pieces) shares
+    /// their memory.
     pub fn of_parts(head: &'a Bytes, payload: &'a [Bytes]) -> Self {
         Self { rest: head, source: Some(head), payload }
     }
 
-    /// What is still to be read: the rest of the head and the payload, if there is one (without
-    /// its padding). Together they identify the arguments of a call, as a reply cache needs it.
+    /// The bytes that are left: the rest of the head and the payload, if there is one (without its
+    /// padding). Together they identify the arguments of a call for the reply cache.
     pub fn remaining(&self) -> (&'a [u8], &'a [Bytes]) {
         (self.rest, self.payload)
     }
@@ -129,11 +130,11 @@ impl<'a> Decoder<'a> {
         debug_assert!(is_there, "invariant 1: a length is within its limit, and what is left");
         let (field, rest) = self.rest.split_at(padded(length));
         self.rest = rest;
-        Ok(&field[..length]) // invariant 3: the padding is not looked at
+        Ok(&field[..length]) // invariant 3: the padding is ignored
     }
 
-    /// Variable-length opaque data that outlives the decoder, in pieces: as it was placed apart, or
-    /// as [`payload`](Self::payload) has it.
+    /// Variable-length opaque data that outlives the decoder, in pieces: the placed payload, or
+    /// else as from [`payload`](Self::payload).
     ///
     /// # Errors
     /// As [`opaque`](Self::opaque); [`DecodeError::Short`] when a placed payload is not this long.
@@ -149,7 +150,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Variable-length opaque data of the head that outlives the decoder: by reference where the
-    /// head is held by reference, else copied.
+    /// head is reference-counted, else copied.
     ///
     /// # Errors
     /// As [`opaque`](Self::opaque).
@@ -161,10 +162,10 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Ends the reading.
+    /// Checks that no bytes are left.
     ///
     /// # Errors
-    /// [`DecodeError::Trailing`] when something is left.
+    /// [`DecodeError::Trailing`] when some are.
     pub fn finish(self) -> Result<(), DecodeError> {
         let (head, payload) = self.remaining();
         match head.len() + block::length_of(payload) as usize {

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. The buffer starts with the four bytes of the record mark, which are filled in at the end.
-//! 2. `insertions` are ordered by where in the buffer they belong, and their offsets are within it.
+//! 2. `insertions` are ordered by their offsets in the buffer, which are within it.
 
 use bytes::Bytes;
 
@@ -10,14 +10,14 @@ use super::{Encode, UNIT, padded};
 use crate::record::mark_of_whole;
 
 /// Payload shorter than this is copied: a segment of its own costs about as much as the copy, and
-/// while a reply waits to be sent it would keep all of the memory that it is a part of.
+/// while a reply waits to be sent it would pin all of the memory that it is a part of.
 const COPIED_BELOW: usize = (8 << 10) + 1;
 
-/// A record in the making. Nothing in it can fail: what is encoded is our own.
+/// A record under construction. Encoding cannot fail: the values are our own.
 #[derive(Debug)]
 pub struct Encoder {
     buffer: Vec<u8>,
-    /// Payload, and the offset in `buffer` before which it stands.
+    /// Payload, and the offset in `buffer` before which it belongs.
     insertions: Vec<(usize, Bytes)>,
     /// Bytes in `insertions`.
     inserted: usize,
@@ -62,7 +62,7 @@ impl Encoder {
         self.buffer.extend_from_slice(value);
     }
 
-    /// Appends whole fields that were encoded before.
+    /// Appends fields that were encoded before.
     pub fn encoded(&mut self, value: &[u8]) {
         debug_assert!(value.len().is_multiple_of(UNIT), "whole fields");
         self.buffer.extend_from_slice(value);
@@ -90,7 +90,7 @@ impl Encoder {
         self.pad(length);
     }
 
-    /// Puts the record mark in front and gives the segments to be sent, in order.
+    /// Fills in the record mark and returns the segments to send, in order.
     pub fn finish(mut self) -> Vec<Bytes> {
         let mark = mark_of_whole(self.length());
         assert_eq!(self.buffer[..UNIT], [0; UNIT], "invariant 1: the mark comes last");
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn large_pieces_are_segments_of_their_own_and_small_ones_are_copied() {
-        let length = COPIED_BELOW + 1002; // which wants 2 bytes of padding with the small one
+        let length = COPIED_BELOW + 1002; // it needs 2 bytes of padding with the small one
         let [first, last] = [1, 2].map(|byte| Bytes::from(vec![byte; length]));
         let small = Bytes::from(vec![3; COPIED_BELOW - 1]);
         let mut record = Encoder::with_capacity(16);

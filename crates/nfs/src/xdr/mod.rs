@@ -1,10 +1,10 @@
 //! External data representation (RFC 4506): big-endian fields in units of four bytes.
 //!
 //! [`Decoder`] borrows from a record and copies nothing; [`Encoder`] collects small fields in one
-//! buffer and large payload by reference. [`Decode`] and [`Encode`] are what a type of a protocol
-//! implements to be read from one and written to the other.
+//! buffer and large payload by reference. A protocol type implements [`Decode`] and [`Encode`] to
+//! be read from one and written to the other.
 //!
-//! An optional value (`bool` in front of it) is an [`Option`], nothing at all is `()`.
+//! An optional value (`bool` in front of it) is an [`Option`], an empty one is `()`.
 
 mod decoder;
 mod encoder;
@@ -15,12 +15,12 @@ pub use encoder::Encoder;
 /// The unit of the representation: every field takes a multiple of this many bytes.
 pub const UNIT: usize = 4;
 
-/// What `length` bytes of opaque data take with their padding, without the length in front.
+/// The length of `length` bytes of opaque data with their padding, without the length field.
 pub const fn padded(length: usize) -> usize {
     length.next_multiple_of(UNIT)
 }
 
-/// What `length` bytes of variable-length opaque data take: length, bytes, padding.
+/// The length of variable-length opaque data: length field, `length` bytes, padding.
 pub const fn opaque_size(length: usize) -> usize {
     UNIT + padded(length)
 }

@@ -1,4 +1,4 @@
-//! Arguments that the peer writes, and that we write as it does.
+//! Arguments that the peer writes and we read, and that we write as it does.
 
 use bytes::Bytes;
 use nfs::nfs3::arguments::{

@@ -6,7 +6,7 @@ mod results;
 
 use nfs3_types::nfs3 as peer;
 
-/// The peer's handle of these bytes.
+/// The peer's handle with these bytes.
 fn peer_handle(bytes: &[u8]) -> peer::nfs_fh3 {
     peer::nfs_fh3 { data: bytes.to_vec().into() }
 }

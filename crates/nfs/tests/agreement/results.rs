@@ -17,15 +17,15 @@ use nfs3_types::xdr_codec::{List, Opaque, Unpack};
 
 use crate::{peer_handle, peer_time};
 
-/// What a value takes on the wire.
+/// The encoding of a value on the wire.
 fn encoded(value: &impl Encode) -> Vec<u8> {
     let mut reply = rpc::success(0);
     reply.value(value);
     reply.finish().concat().split_off(28)
 }
 
-/// Asserts that the peer reads `theirs` in what we write, all of it, and that so do we; and that
-/// nothing shorter or longer is taken for it.
+/// Asserts that both the peer and we read `theirs` in the bytes that we write, all of them, and
+/// that nothing shorter or longer is accepted.
 #[track_caller]
 fn assert_written<O, T>(ours: &O, theirs: &T)
 where
@@ -50,7 +50,7 @@ fn time(seconds: u32, nanoseconds: u32) -> Time {
     Time { seconds, nanoseconds }
 }
 
-/// Attributes that are known by their file's number.
+/// Attributes identified by their file's number.
 fn attributes(fileid: u64) -> Attributes {
     Attributes {
         kind: FileKind::Socket,
@@ -87,7 +87,7 @@ fn peer_attributes(fileid: u64) -> peer::fattr3 {
     }
 }
 
-/// A change that is known by the size before it.
+/// A change identified by the size before it.
 fn wcc(size: u64) -> Wcc {
     let before = WccAttributes { size, mtime: time(1, 2), ctime: time(3, 4) };
     Wcc { before: Some(before), after: Some(attributes(size)) }

@@ -41,8 +41,8 @@ const MODE_AND_TIMES: SetAttributes = SetAttributes {
     mtime: Some(SetTime::To(Time { seconds: 16, nanoseconds: 32 })),
 };
 
-/// Asserts that `text` are the arguments of `procedure`, that every shorter text is not, and
-/// that nothing may follow it.
+/// Asserts that `text` decodes as the arguments of `procedure`, that no shorter text does, and that
+/// nothing may follow it.
 #[track_caller]
 fn assert_decodes(procedure: Procedure, text: &str, arguments: &Arguments<'_>) {
     let bytes = wire(text);

@@ -8,7 +8,7 @@ use nfs::xdr::DecodeError;
 
 use crate::{sent, wire};
 
-/// Up to the credential: a GETATTR.
+/// A GETATTR, up to the credential.
 const START: &str = "
     12345678    # xid
     00000000    # CALL
@@ -24,7 +24,7 @@ fn record(text: &str) -> Record {
     Record::whole(wire(text))
 }
 
-/// AUTH_SYS of `count` groups, 2 and up.
+/// An AUTH_SYS credential with `count` groups, 2 and up.
 fn sys(count: u32) -> String {
     let gids: String = (2..2 + count).map(|gid| format!(" {gid:08x}")).collect();
     let length = 4 + 8 + 4 + 4 + 4 + 4 * count;

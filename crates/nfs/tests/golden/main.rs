@@ -1,4 +1,4 @@
-//! Bytes written down by hand from the RFCs' definitions, field by field, against the codec.
+//! Bytes written by hand from the RFCs' definitions, field by field, to check the codec.
 
 mod arguments;
 mod calls;
@@ -13,7 +13,7 @@ use nfs::nfs3::{Attributes, Device, FileKind, Handle, Time, Wcc, WccAttributes};
 use nfs::rpc;
 use nfs::xdr::Encode;
 
-/// The bytes of hexadecimal `text`; what follows '#' on a line is a remark.
+/// The bytes of hexadecimal `text`; text after '#' on a line is a comment.
 fn wire(text: &str) -> Vec<u8> {
     let digits: String = text
         .lines()
@@ -88,7 +88,7 @@ fn some_wcc() -> String {
     )
 }
 
-/// `wcc_data` that knows nothing.
+/// `wcc_data` without any attributes.
 const NO_WCC: &str = "00000000 00000000 # neither before nor after\n";
 
 fn wcc() -> Wcc {
@@ -100,12 +100,12 @@ fn wcc() -> Wcc {
     Wcc { before: Some(before), after: Some(attributes()) }
 }
 
-/// All bytes of a record to be sent.
+/// All bytes of a record, as sent.
 fn sent(segments: &[Bytes]) -> Vec<u8> {
     segments.concat()
 }
 
-/// What `result` puts behind the header of a successful reply.
+/// The bytes of `result` after the header of a successful reply.
 fn encoded(result: &impl Encode) -> Vec<u8> {
     let mut reply = rpc::success(1);
     reply.value(result);

@@ -1,4 +1,4 @@
-//! Results of the procedures that succeed; READDIR and READDIRPLUS have a file of their own.
+//! Results of procedures that succeed; READDIR and READDIRPLUS have a file of their own.
 
 use bytes::Bytes;
 use nfs::nfs3::results::{

@@ -1,4 +1,4 @@
-//! READDIR and READDIRPLUS: their bytes, and that the budgets count exactly those.
+//! READDIR and READDIRPLUS: their bytes, and budgets that count exactly those.
 
 use bytes::Bytes;
 use nfs::nfs3::results::{

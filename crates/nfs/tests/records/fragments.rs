@@ -57,7 +57,7 @@ fn many_records_come_out_of_one_read() {
     assert_eq!(feed(&mut reader(), &stream, usize::MAX).expect("no error").len(), 100);
 }
 
-/// Feeds a large WRITE of which `end` comes in a fragment of its own.
+/// Feeds a large WRITE whose last part, `end`, is a fragment of its own.
 fn cut(start: &[u8], end: &[u8]) -> Result<usize, RecordError> {
     let mut stream = whole(start);
     stream[0] = 0; // not the last fragment

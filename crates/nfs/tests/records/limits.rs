@@ -1,4 +1,4 @@
-//! What is too long is refused before it is read, and an end in the middle is told.
+//! Records that are too long are refused before they are read, and an end within one is reported.
 
 use nfs::reader::RecordError;
 use nfs::record::{HEADER_ROOM, MAX_PAYLOAD};
@@ -34,7 +34,7 @@ fn empty_fragments_without_end_are_refused() {
     for (empty, expected) in [(1024, Ok(1)), (1025, Err(RecordError::EmptyFragments))] {
         for read in [3, usize::MAX] {
             let stream = [vec![0; 4 * empty], whole(&call)].concat();
-            // The count begins anew with each record.
+            // The count restarts with each record.
             let mut reader = reader();
             for _ in 0..3 {
                 let records = feed(&mut reader, &stream, read).map(|records| records.len());

@@ -13,7 +13,7 @@ use nfs::record::Record;
 use nfs::rpc::{Call, PROGRAM_NFS};
 use nfs::xdr::{DecodeError, Encoder};
 
-/// A call of nobody, without its arguments.
+/// A call without credentials, without its arguments.
 fn call(procedure: Procedure) -> Encoder {
     let mut record = Encoder::with_capacity(64);
     for word in [0x1234, 0, 2, PROGRAM_NFS, 3, procedure as u32, 0, 0, 0, 0] {
@@ -45,7 +45,7 @@ fn write(payload: &[u8]) -> Vec<u8> {
     bytes(record)
 }
 
-/// Bytes of a [`write`] in front of its payload.
+/// Length of a [`write`] before its payload.
 const WRITE_HEAD: usize = 40 + 12 + 16 + 4;
 
 /// `length` bytes that differ from one page to the next.
@@ -72,12 +72,12 @@ fn fragmented(record: &[u8], lengths: &[usize]) -> Vec<u8> {
     }
 }
 
-/// The record on the wire in one fragment.
+/// The record on the wire as one fragment.
 fn whole(record: &[u8]) -> Vec<u8> {
     fragmented(record, &[])
 }
 
-/// Polls until bytes are wanted, grants all memory, and gives the records.
+/// Polls until bytes are needed, grants all memory, and returns the records.
 fn drain(reader: &mut RecordReader) -> Result<Vec<Record>, RecordError> {
     let mut records = Vec::new();
     loop {
@@ -89,7 +89,7 @@ fn drain(reader: &mut RecordReader) -> Result<Vec<Record>, RecordError> {
     }
 }
 
-/// Feeds all of `stream`, at most `read` bytes at a time, and gives the records.
+/// Feeds all of `stream`, at most `read` bytes at a time, and returns the records.
 fn feed(
     reader: &mut RecordReader,
     mut stream: &[u8],
@@ -109,7 +109,7 @@ fn reader() -> RecordReader {
     RecordReader::new(Limits::default())
 }
 
-/// All bytes of a record, with the payload and its padding where they were.
+/// All bytes of a record, with the payload and its padding in their places.
 fn joined(record: &Record) -> Vec<u8> {
     let mut bytes = record.head.to_vec();
     bytes.extend(record.payload.iter().flatten());

@@ -1,4 +1,4 @@
-//! Memory is asked for before it is used, and the reader stands still until it is granted.
+//! Memory is requested before it is used, and the reader stops until it is granted.
 
 use nfs::reader::Progress;
 

@@ -1,4 +1,4 @@
-//! Large WRITE payload ends at a page boundary, and is copied at most as far as it was staged.
+//! Large WRITE payload is placed at a page boundary, and copied only as far as it was staged.
 
 use nfs::reader::Counters;
 use nfs::record::HEADER_ROOM;

@@ -1,4 +1,4 @@
-//! Whatever comes in, however it is split.
+//! Arbitrary input, split in arbitrary ways.
 
 use bytes::Bytes;
 use nfs::mount;
@@ -16,9 +16,9 @@ use crate::{fragmented, joined, other, payload, write};
 /// Small sizes, so that small inputs reach every state.
 const LIMITS: Limits = Limits { record: 20_000, staging: 4096, placement: 4096 - HEADER_ROOM };
 
-/// Feeds `stream` in pieces of these lengths, over and over; a grant comes after as many more
-/// polls as `patience` says. Gives the records up to the end or the first error, and checks that
-/// no more memory is asked for than a record may have.
+/// Feeds `stream` in pieces of these lengths, over and over; a grant comes after the number of
+/// further polls given by `patience`. Returns the records up to the end or the first error, and
+/// checks that no more memory is requested than a record may have.
 fn run(stream: &[u8], reads: &[usize], patience: &[usize]) -> Vec<Record> {
     let mut reader = RecordReader::new(LIMITS).with_checksums();
     let (mut records, mut rest) = (Vec::new(), stream);
@@ -71,7 +71,7 @@ fn record() -> impl Strategy<Value = (Vec<u8>, Vec<usize>)> {
     (record, lengths)
 }
 
-/// Words of which many are small numbers, as lengths and enumerations are.
+/// Words, many of them small numbers, as lengths and enumerations are.
 fn words() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![4 => 0..9_u32, 1 => 0..500_u32, 1 => any::<u32>()];
     vec(word, 0..60).prop_map(|words| words.into_iter().flat_map(u32::to_be_bytes).collect())
@@ -120,7 +120,7 @@ proptest! {
         let mut stream: Vec<u8> =
             sent.iter().flat_map(|(record, lengths)| fragmented(record, lengths)).collect();
         for (at, byte) in damage {
-            let at = at.index(stream.len().min(200)); // headers are where it hurts
+            let at = at.index(stream.len().min(200)); // headers are the critical part
             stream[at] = byte;
         }
         for record in run(&stream, &reads, &patience) {

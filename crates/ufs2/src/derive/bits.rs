@@ -1,4 +1,4 @@
-//! Maps of bits as the disk holds them: the least significant bit of the first byte comes first.
+//! Bit maps in disk format: the least significant bit of the first byte comes first.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub fn clear(map: &mut [u8], index: u64) {
     map[(index / 8) as usize] &= !(1 << (index % 8));
 }
 
-/// Gives bit `index` a value.
+/// Sets bit `index` to a value.
 pub fn put(map: &mut [u8], index: u64, value: bool) {
     if value { set(map, index) } else { clear(map, index) }
 }
@@ -42,7 +42,7 @@ pub fn none_set(map: &[u8], range: Range<u64>) -> bool {
     masks(range).all(|(index, mask)| map[index] & mask == 0)
 }
 
-/// Clears the first `count` bits of a map where those of `others` are set that begin at `first`.
+/// Clears those of the first `count` bits of a map that are set in `others`, from bit `first` on.
 pub fn clear_all(map: &mut [u8], others: &[u8], first: u64, count: u64) {
     if !first.is_multiple_of(8) {
         let set = (0..count).filter(|index| is_set(others, first + index));
@@ -57,12 +57,12 @@ pub fn clear_all(map: &mut [u8], others: &[u8], first: u64, count: u64) {
     rest.filter(|&index| is_set(others, index)).for_each(|index| clear(map, index));
 }
 
-/// How many bits are set.
+/// Number of set bits.
 pub fn count_ones(map: &[u8]) -> u64 {
     words(map).map(|word| u64::from(word.count_ones())).sum()
 }
 
-/// The map 64 bits at a time, the last word filled up with zeros.
+/// The map as 64-bit words, the last one padded with zeros.
 pub(super) fn words(map: &[u8]) -> impl Iterator<Item = u64> {
     let (whole, rest) = map.as_chunks::<8>();
     let last = (!rest.is_empty()).then(|| {

@@ -1,54 +1,54 @@
 //! Judges a group block that was read.
 //!
-//! A bit that is wrong in a map can make two files share a block, so a map is believed only if what
-//! must be used says so. Counts, runs and clusters are not compared: they are recomputed before
-//! they matter.
+//! A wrong bit in a map can make two files share a block, so a map is believed only if the bits of
+//! everything that must be used agree. Counts, runs and clusters are not compared: they are
+//! recomputed before they matter.
 
 use super::{bits, fixed_header};
 use crate::layout::{BadHash, Geometry, GroupHeader, ROOT_INODE};
 
-/// What is wrong with a group block.
+/// An error in a group block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGroup {
-    /// Its check hash.
+    /// Its check hash is wrong.
     #[error("group {group}: {source}")]
     Hash {
-        /// Which group.
+        /// The group.
         group: u64,
-        /// Found and expected.
+        /// The stored and the computed hash.
         source: BadHash,
     },
-    /// A field of its header.
+    /// A field of its header is wrong.
     #[error("group {group}: header field {field} is {found}, expected {expected}")]
     Field {
-        /// Which group.
+        /// The group.
         group: u64,
         /// FreeBSD's name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: u32,
-        /// What it must hold; of a range, the highest.
+        /// The required value; for a range, the highest.
         expected: u32,
     },
     /// Its fragment map offers metadata, or fragments behind its end, as free space.
     #[error("group {group}: the fragment map has free what no file may hold")]
     FragmentMap {
-        /// Which group.
+        /// The group.
         group: u64,
     },
-    /// The inode map of the first group offers inodes that no file may be.
+    /// The inode map of the first group offers reserved inodes, or the root, as free.
     #[error("group {group}: the inode map has the reserved inodes or the root free")]
     InodeMap {
-        /// Which group.
+        /// The group.
         group: u64,
     },
 }
 
-/// Checks all that may be relied on in a group block: the hash, the fixed fields of the header,
-/// the ranges of the others, and that the maps offer nothing as free that never is.
+/// Checks everything that may be relied on in a group block: the hash, the fixed fields of the
+/// header, the ranges of the others, and that the maps offer nothing as free that never is.
 ///
 /// # Errors
-/// [`BadGroup`] says what is wrong first.
+/// [`BadGroup`] is the first error.
 ///
 /// # Panics
 /// When `block` is shorter than a group block, or there is no such group.
@@ -59,7 +59,7 @@ pub fn check_group(geometry: &Geometry, group: u64, block: &[u8]) -> Result<(), 
     check_maps(geometry, group, block)
 }
 
-/// Each field that follows from the geometry: its name, what it is, and what it should be.
+/// The fields that follow from the geometry: name, value, and required value.
 fn fixed_fields(
     geometry: &Geometry,
     group: u64,
@@ -81,7 +81,7 @@ fn fixed_fields(
     .map(|(field, found, expected)| (field, found.get(), expected.get()))
 }
 
-/// How many of the fixed fields of a header fit a geometry, and how many there are.
+/// The number of fixed fields of a header that fit a geometry, and the number of all.
 pub fn count_fitting(geometry: &Geometry, group: u64, header: &GroupHeader) -> (u64, u64) {
     let fields = fixed_fields(geometry, group, header);
     let fitting = fields.iter().filter(|(_, found, expected)| found == expected).count();

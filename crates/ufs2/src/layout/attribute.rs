@@ -4,11 +4,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::ByteOrder;
 
-/// What begins and ends in a record does so at a multiple of so many bytes.
+/// The parts of a record begin and end at multiples of this many bytes.
 pub const ATTRIBUTE_ALIGNMENT: usize = 8;
 
-/// What a record begins with. The name follows; zeros up to a multiple of
-/// [`ATTRIBUTE_ALIGNMENT`]; the content; the padding.
+/// The head of a record. The name follows; zeros up to a multiple of [`ATTRIBUTE_ALIGNMENT`]; the
+/// content; the padding.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct AttributeHeader {
@@ -24,8 +24,8 @@ pub struct AttributeHeader {
 offsets!(AttributeHeader, 7, { length: 0, namespace: 4, padding: 5, name_length: 6 });
 
 impl AttributeHeader {
-    /// Bytes of the whole record. Blocks of attributes are not turned when a disk of the other byte
-    /// order is.
+    /// Bytes of the whole record. Attribute blocks are not turned when those of a big-endian disk
+    /// are.
     pub fn length(&self, order: ByteOrder) -> u32 {
         match order {
             ByteOrder::Little => u32::from_le_bytes(self.length),

@@ -1,4 +1,4 @@
-//! Where everything lies on one particular disk.
+//! The layout of one particular disk.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::{ByteOrder, INODE_SIZE, ROOT_INODE};
 /// a group, an *address* counts them from the start of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// The order in which numbers lie on the disk; in memory they are little-endian.
+    /// The byte order of numbers on the disk; in memory they are little-endian.
     pub byte_order: ByteOrder,
     /// Bytes in a block: a power of 2, 4096 to 65536.
     pub block_size: u64,
@@ -26,7 +26,7 @@ pub struct Geometry {
     pub group_count: u64,
     /// Fragments in every group but the last: whole blocks.
     pub fragments_per_group: u64,
-    /// Inodes in every group, the last one too: whole blocks of them.
+    /// Inodes in every group, including the last: whole blocks of them.
     pub inodes_per_group: u64,
     /// Inodes in a block.
     pub inodes_per_block: u64,
@@ -54,13 +54,13 @@ pub struct Geometry {
     pub summary_fragments: u64,
     /// Runs of free blocks are counted up to this length; 0 when no cluster map is kept.
     pub cluster_sum_size: u64,
-    /// Where the maps lie in a group block.
+    /// The places of the maps in a group block.
     pub maps: GroupMaps,
-    /// Whether superblock copies bear check hashes.
+    /// Whether superblock copies have check hashes.
     pub superblock_hashes: bool,
-    /// Whether group blocks do.
+    /// Whether group blocks have check hashes.
     pub group_hashes: bool,
-    /// Whether inodes do.
+    /// Whether inodes have check hashes.
     pub inode_hashes: bool,
     pub(super) backup_offset: u64,
     pub(super) group_block_offset: u64,
@@ -88,7 +88,7 @@ pub struct GroupMaps {
 }
 
 impl GroupMaps {
-    /// Where the maps lie in groups of this shape.
+    /// The places of the maps in groups of this shape.
     pub(crate) fn new(
         inodes_per_group: u64,
         fragments_per_group: u64,
@@ -116,7 +116,7 @@ impl GroupMaps {
         &block[self.inodes.clone()]
     }
 
-    /// The inode map, to change it.
+    /// The inode map, for changes.
     pub fn inodes_in_mut<'a>(&self, block: &'a mut [u8]) -> &'a mut [u8] {
         &mut block[self.inodes.clone()]
     }
@@ -126,19 +126,19 @@ impl GroupMaps {
         &block[self.fragments.clone()]
     }
 
-    /// The fragment map, to change it.
+    /// The fragment map, for changes.
     pub fn fragments_in_mut<'a>(&self, block: &'a mut [u8]) -> &'a mut [u8] {
         &mut block[self.fragments.clone()]
     }
 
-    /// The cluster sums in a group block, to change them: element `k - 1` counts runs of `k`
-    /// blocks, the last one all the longer runs too.
+    /// The cluster sums in a group block, for changes: element `k - 1` counts runs of `k` blocks,
+    /// the last one all the longer runs too.
     pub fn cluster_sums_in_mut<'a>(&self, block: &'a mut [u8]) -> &'a mut [I32] {
         <[I32]>::mut_from_bytes(&mut block[self.cluster_sums.clone()]).expect("whole numbers")
     }
 
-    /// What the header says of the maps: `(inode map, fragment map, cluster sums, cluster map,
-    /// end)`, as FreeBSD counts, with the cluster sums 4 bytes early.
+    /// The header fields that locate the maps: `(inode map, fragment map, cluster sums, cluster
+    /// map, end)`, as FreeBSD counts, with the cluster sums 4 bytes early.
     pub fn header_offsets(&self) -> [u32; 5] {
         let (sums, clusters) = if self.cluster_sums.is_empty() {
             (0, 0)
@@ -150,7 +150,7 @@ impl GroupMaps {
     }
 }
 
-/// Where an inode lies.
+/// The position of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InodePosition {
     /// Address of the block of inodes that it is in.
@@ -165,7 +165,7 @@ impl Geometry {
         fragment * self.fragment_size
     }
 
-    /// Inodes of the whole file system; numbers are below this.
+    /// Number of inodes of the file system; inode numbers are below this.
     pub fn inode_count(&self) -> u64 {
         self.group_count * self.inodes_per_group
     }
@@ -212,8 +212,8 @@ impl Geometry {
         self.group_base(group) + self.data_offset
     }
 
-    /// The group offsets that the metadata of a group fills, in order; the second range is the
-    /// summary area's, empty in all groups but one.
+    /// The group offsets of the metadata of a group, in order; the second range is the summary
+    /// area's, empty in all groups but one.
     pub fn metadata_offsets(&self, group: u64) -> [Range<u64>; 2] {
         let start = if group == 0 { 0 } else { self.backup_offset };
         let summary = if self.group_of_fragment(self.summary_address) == group {
@@ -235,7 +235,7 @@ impl Geometry {
         fragment / self.fragments_per_group
     }
 
-    /// Where an inode lies.
+    /// The position of an inode.
     ///
     /// # Panics
     /// When there is no such inode: numbers from disk go through [`Geometry::is_inode`] first.
@@ -250,7 +250,7 @@ impl Geometry {
         }
     }
 
-    /// Whether a file may hold this fragment: it is on the disk, and no metadata.
+    /// Whether a file may hold this fragment: it is on the disk, and not metadata.
     pub fn is_data_fragment(&self, fragment: u64) -> bool {
         if fragment >= self.size {
             return false;
@@ -260,14 +260,14 @@ impl Geometry {
         !metadata.iter().any(|range| range.contains(&offset))
     }
 
-    /// Whether a file may hold this run: inside one block, on the disk, and no metadata. Takes
-    /// numbers as they come from a disk.
+    /// Whether a file may hold this run: inside one block, on the disk, and not metadata. Takes
+    /// unchecked numbers from a disk.
     pub fn is_data_run(&self, first: u64, count: u64) -> bool {
         let room = self.fragments_per_block - first % self.fragments_per_block;
         if first >= self.size || !(1..=room).contains(&count) || count > self.size - first {
             return false;
         }
-        // Groups begin with a block, so that all of it is in one.
+        // Groups begin at a block boundary, so all of it is in one.
         let start = first % self.fragments_per_group;
         let metadata = self.metadata_offsets(self.group_of_fragment(first));
         !metadata.iter().any(|range| range.start.max(start) < range.end.min(start + count))

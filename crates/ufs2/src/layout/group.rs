@@ -1,12 +1,12 @@
 //! The header of a group block, and the counts that every group keeps twice.
 //!
-//! The maps behind the header have no struct: where each lies depends on the disk, see
+//! The maps behind the header have no struct: their places depend on the disk, see
 //! [`super::GroupMaps`].
 
 use zerocopy::little_endian::{I16, I32, I64, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What the second field of a group block holds.
+/// The magic number of a group block, in its second field.
 pub const GROUP_MAGIC: u32 = 0x0009_0255;
 /// Bytes of the header: the inode map follows.
 pub const GROUP_HEADER_SIZE: usize = size_of::<GroupHeader>();
@@ -29,11 +29,11 @@ pub const GROUP_HEADER_SIZE: usize = size_of::<GroupHeader>();
 pub struct Summary {
     /// Directories.
     pub directories: I32,
-    /// Blocks that are free as a whole.
+    /// Blocks that are entirely free.
     pub free_blocks: I32,
     /// Free inodes.
     pub free_inodes: I32,
-    /// Free fragments in blocks that are not free as a whole.
+    /// Free fragments in blocks that are not entirely free.
     pub free_fragments: I32,
 }
 
@@ -41,8 +41,7 @@ offsets!(Summary, 16, { directories: 0, free_blocks: 4, free_inodes: 8, free_fra
 
 /// The first 168 bytes of a group block. `cg_...` is FreeBSD's name of a field.
 ///
-/// FreeBSD's checker compares all of it with what it computes itself, the reserved bytes
-/// included.
+/// FreeBSD's checker compares all of it with its own computation, including the reserved bytes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct GroupHeader {
@@ -62,11 +61,11 @@ pub struct GroupHeader {
     pub fragments: U32,
     /// The counts (`cg_cs`).
     pub counts: Summary,
-    /// Where the last block was found: a fragment in the group, a hint (`cg_rotor`).
+    /// Fragment of the last block found in the group, a hint (`cg_rotor`).
     pub block_rotor: U32,
-    /// Where the last fragment was found: a fragment in the group, a hint (`cg_frotor`).
+    /// The last fragment found in the group, a hint (`cg_frotor`).
     pub fragment_rotor: U32,
-    /// Where the last inode was found: an inode in the group, a hint (`cg_irotor`).
+    /// The last inode found in the group, a hint (`cg_irotor`).
     pub inode_rotor: U32,
     /// Entry k: free runs of exactly k fragments in partly used blocks. Entry 0 is 0 (`cg_frsum`).
     pub fragment_runs: [U32; 8],
@@ -78,7 +77,7 @@ pub struct GroupHeader {
     pub fragment_map_offset: U32,
     /// Byte offset of the end of all maps (`cg_nextfreeoff`).
     pub maps_end_offset: U32,
-    /// Byte offset of where cluster sum 0 would be: see [`super::GroupMaps`] (`cg_clustersumoff`).
+    /// Byte offset at which cluster sum 0 would be: see [`super::GroupMaps`] (`cg_clustersumoff`).
     pub cluster_sums_offset: U32,
     /// Byte offset of the cluster map (`cg_clusteroff`).
     pub cluster_map_offset: U32,
@@ -86,7 +85,7 @@ pub struct GroupHeader {
     pub cluster_blocks: U32,
     /// Inodes in this group (`cg_niblk`).
     pub inodes: U32,
-    /// Inodes from the start of the table whose bytes mean something (`cg_initediblk`).
+    /// Initialised inodes, from the start of the table (`cg_initediblk`).
     pub initialized_inodes: U32,
     /// Inodes without a name that were still open (`cg_unrefs`).
     pub unreferenced_inodes: U32,
@@ -94,7 +93,7 @@ pub struct GroupHeader {
     pub reserved_128: [u8; 4],
     /// Check hash of the group block (`cg_ckhash`).
     pub check_hash: U32,
-    /// Second of the last write (`cg_time`).
+    /// Time of the last write, in seconds (`cg_time`).
     pub time: I64,
     /// Zero.
     pub reserved_144: [u8; 24],
@@ -119,7 +118,7 @@ impl GroupHeader {
         header
     }
 
-    /// The same, to change it.
+    /// The header at the front of a group block, for changes.
     ///
     /// # Panics
     /// As [`GroupHeader::of`].
@@ -138,7 +137,7 @@ impl Summary {
         <[Self]>::ref_from_bytes(area).expect("fragments hold whole rows")
     }
 
-    /// The same, to change them.
+    /// The rows of the summary area, for changes.
     ///
     /// # Panics
     /// As [`Summary::rows`].

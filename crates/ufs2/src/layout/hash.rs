@@ -9,13 +9,13 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Dinode, Geometry, GroupHeader, Superblock};
 
-/// A structure does not fit its check hash: it was damaged, or torn.
+/// A structure that does not fit its check hash: it was damaged, or torn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("check hash is {found:#010x}, the bytes give {expected:#010x}")]
 pub struct BadHash {
-    /// What the structure says.
+    /// The stored hash.
     pub found: u32,
-    /// What its bytes give.
+    /// The hash computed from the bytes.
     pub expected: u32,
 }
 
@@ -34,7 +34,7 @@ fn compare(found: u32, expected: u32) -> Result<(), BadHash> {
 }
 
 /// Sealing sets the hash just before a structure is written, verifying checks it just after it was
-/// read. Both do nothing where this disk keeps no hashes of that kind.
+/// read. Both do nothing on a disk without hashes of that kind.
 impl Geometry {
     /// Seals a superblock copy.
     ///
@@ -52,7 +52,7 @@ impl Geometry {
     /// Verifies a superblock copy.
     ///
     /// # Errors
-    /// [`BadHash`] when it does not fit.
+    /// [`BadHash`] when the hash does not fit.
     ///
     /// # Panics
     /// As [`Geometry::seal_superblock`].
@@ -81,7 +81,7 @@ impl Geometry {
     /// Verifies a group block.
     ///
     /// # Errors
-    /// [`BadHash`] when it does not fit.
+    /// [`BadHash`] when the hash does not fit.
     ///
     /// # Panics
     /// As [`Geometry::seal_group`].
@@ -94,7 +94,7 @@ impl Geometry {
         compare(GroupHeader::of(block).check_hash.get(), expected)
     }
 
-    /// Seals an inode. A free one bears no hash.
+    /// Seals an inode. A free one has no hash.
     pub fn seal_inode(&self, inode: &mut Dinode) {
         if self.inode_hashes {
             let hash = if inode.is_free() { 0 } else { inode_hash(inode) };
@@ -105,7 +105,7 @@ impl Geometry {
     /// Verifies an inode. A free one always fits.
     ///
     /// # Errors
-    /// [`BadHash`] when it does not fit.
+    /// [`BadHash`] when the hash does not fit.
     pub fn verify_inode(&self, inode: &Dinode) -> Result<(), BadHash> {
         if !self.inode_hashes || inode.is_free() {
             return Ok(());
@@ -128,7 +128,7 @@ mod tests {
         let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
         digest.update(b"123456789");
         assert_eq!(digest.finalize(), 0xe306_9283);
-        // A register of all ones that has seen 32 zero bits: the published value is 0x48674bc7.
+        // A register of all ones after 32 zero bits: the published value is 0x48674bc7.
         assert_eq!(check_hash(&[0; 4], 0), !0x4867_4bc7);
     }
 

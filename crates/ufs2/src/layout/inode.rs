@@ -1,4 +1,4 @@
-//! The inode: 256 bytes that are a file.
+//! The inode: 256 bytes that describe a file.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -11,18 +11,18 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of an inode.
 pub const INODE_SIZE: u64 = size_of::<Dinode>() as u64;
-/// The root directory. Inodes 0 and 1 never are files and always count as used.
+/// The root directory. Inodes 0 and 1 are never files and always count as used.
 pub const ROOT_INODE: u64 = 2;
 /// Pointers to data blocks in an inode itself.
 pub const DIRECT_POINTERS: usize = 12;
-/// Blocks of a file at which its inode points.
+/// Blocks of a file that its inode points at.
 pub const DIRECT_BLOCKS: u64 = DIRECT_POINTERS as u64;
 /// Bytes of a pointer, in inodes and in indirect blocks.
 pub const POINTER_SIZE: usize = size_of::<I64>();
 /// Pointers to indirect blocks: one level, two, three.
 pub const INDIRECT_POINTERS: usize = 3;
-/// Bytes that hold the target of a symbolic link in place of the pointers. A target must be
-/// *shorter* than this to stand there.
+/// Bytes of the pointers, which can hold the target of a symbolic link instead. A target must be
+/// *shorter* than this to be stored there.
 pub const INLINE_SYMLINK_SIZE: usize = 120;
 /// The most names that a file can have. FreeBSD 14 counts without a sign and leaves the highest
 /// numbers alone; systems before it take a count of more than 32,767 for a negative one.
@@ -31,23 +31,23 @@ pub const MAX_LINKS: u32 = 65_500;
 pub const SECTOR_SIZE: u64 = 512;
 /// The bit of [`Dinode::flags`] that marks a snapshot file.
 pub const FLAG_SNAPSHOT: u32 = 0x0020_0000;
-/// The bits that let nothing of a file change: `uchg`, `schg`.
+/// The flags that forbid any change of a file: `uchg`, `schg`.
 pub const FLAGS_IMMUTABLE: u32 = 0x0000_0002 | 0x0002_0000;
-/// The bits that let a file only become longer: `uappnd`, `sappnd`.
+/// The flags that allow a file only to become longer: `uappnd`, `sappnd`.
 pub const FLAGS_APPEND_ONLY: u32 = 0x0000_0004 | 0x0004_0000;
-/// The bits that keep the names of a file: `uunlnk`, `sunlnk`.
+/// The flags that forbid removing names of a file: `uunlnk`, `sunlnk`.
 pub const FLAGS_NO_UNLINK: u32 = 0x0000_0010 | 0x0010_0000;
-/// The bits of the mode that are permissions; the others say what the file is.
+/// The permission bits of the mode; the others are the file type.
 pub const MODE_PERMISSIONS: u16 = 0o7777;
 
-/// An inode. A mode of 0 says that it is free; then size, sectors and pointers are 0, while the
+/// An inode. It is free if its mode is 0; then size, sectors and pointers are 0, while the
 /// generation stays, so that no handle of the old file fits the next one.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Dinode {
-    /// What the file is (high 4 bits) and its permissions (low 12).
+    /// File type (high 4 bits) and permissions (low 12).
     pub mode: U16,
-    /// Names that point here; for directories 2 and one for each subdirectory.
+    /// Names of the file; for directories 2 and one for each subdirectory.
     pub links: U16,
     /// Owner.
     pub uid: U32,
@@ -61,13 +61,13 @@ pub struct Dinode {
     pub sectors: U64,
     /// Last read, in seconds.
     pub atime: I64,
-    /// Last change of content, in seconds.
+    /// Last change of the content, in seconds.
     pub mtime: I64,
-    /// Last change of anything, in seconds.
+    /// Last change of content or attributes, in seconds.
     pub ctime: I64,
     /// Creation, in seconds.
     pub birthtime: I64,
-    /// Nanoseconds of `mtime`. Mind the order: it comes before that of `atime`.
+    /// Nanoseconds of `mtime`. They come before those of `atime`.
     pub mtime_nanoseconds: I32,
     /// Nanoseconds of `atime`.
     pub atime_nanoseconds: I32,
@@ -75,7 +75,7 @@ pub struct Dinode {
     pub ctime_nanoseconds: I32,
     /// Nanoseconds of `birthtime`.
     pub birthtime_nanoseconds: I32,
-    /// Which of the files that have had this number.
+    /// Generation of the inode number.
     pub generation: U32,
     /// Flags of the running kernel.
     pub kernel_flags: U32,
@@ -85,7 +85,7 @@ pub struct Dinode {
     pub attribute_size: U32,
     /// Blocks of extended attributes, in fragments.
     pub attribute_blocks: [I64; 2],
-    /// Data blocks, in fragments; 0 is a hole. Inline symlinks and device numbers stand here too.
+    /// Data blocks, in fragments; 0 is a hole. Inline symlinks and device numbers are here too.
     pub direct: [I64; DIRECT_POINTERS],
     /// Indirect blocks of one, two and three levels, in fragments; 0 is a hole.
     pub indirect: [I64; INDIRECT_POINTERS],
@@ -113,7 +113,7 @@ pub const fn mode_of(kind: FileKind, permissions: u16) -> u16 {
 }
 
 impl Dinode {
-    /// An inode of zeros: free, and of no generation yet.
+    /// An inode of zeros: free, and without a generation.
     pub fn zeroed() -> Self {
         zerocopy::FromZeros::new_zeroed()
     }
@@ -121,14 +121,14 @@ impl Dinode {
     /// The inode at `offset` bytes in a block of inodes.
     ///
     /// # Panics
-    /// When it does not lie in the block: [`super::Geometry::inode_position`] gives the offset.
+    /// When it is not within the block: [`super::Geometry::inode_position`] gives the offset.
     pub fn at(block: &[u8], offset: usize) -> &Self {
         let (inode, _) =
             Self::ref_from_prefix(&block[offset..]).expect("the inode is in its block");
         inode
     }
 
-    /// The same, to change it.
+    /// The inode at `offset` bytes in a block of inodes, for changes.
     ///
     /// # Panics
     /// As [`Dinode::at`].
@@ -163,7 +163,7 @@ impl Dinode {
         self.mode.get() == 0
     }
 
-    /// What the file is; nothing when the inode is free or its mode makes no sense.
+    /// The file type; nothing when the inode is free or its mode makes no sense.
     pub fn kind(&self) -> Option<FileKind> {
         kind_of_bits((self.mode.get() >> 12) as u8)
     }
@@ -178,12 +178,12 @@ impl Dinode {
         timestamp(self.atime, self.atime_nanoseconds)
     }
 
-    /// Last change of content.
+    /// Last change of the content.
     pub fn modify_time(&self) -> Timestamp {
         timestamp(self.mtime, self.mtime_nanoseconds)
     }
 
-    /// Last change of anything.
+    /// Last change of content or attributes.
     pub fn change_time(&self) -> Timestamp {
         timestamp(self.ctime, self.ctime_nanoseconds)
     }
@@ -198,18 +198,18 @@ impl Dinode {
         (self.atime, self.atime_nanoseconds) = seconds_and_nanoseconds(time);
     }
 
-    /// The file is no more as an exclusive creation has left it: its 64 bits, which stand in the
-    /// change counter, mean nothing any more.
+    /// Forgets the verifier of an exclusive creation, which is kept in the change counter: the file
+    /// has changed since.
     pub fn forget_verifier(&mut self) {
         self.change.set(0);
     }
 
-    /// Sets the time of the last change of content.
+    /// Sets the time of the last change of the content.
     pub fn set_modify_time(&mut self, time: Timestamp) {
         (self.mtime, self.mtime_nanoseconds) = seconds_and_nanoseconds(time);
     }
 
-    /// Sets the time of the last change of anything.
+    /// Sets the time of the last change of content or attributes.
     pub fn set_change_time(&mut self, time: Timestamp) {
         (self.ctime, self.ctime_nanoseconds) = seconds_and_nanoseconds(time);
     }
@@ -226,7 +226,7 @@ impl Dinode {
             .expect("the pointers lie in the inode")
     }
 
-    /// The same, to change them. What the target leaves free must be zero.
+    /// The same bytes, for changes. The bytes after the target must be zero.
     pub fn inline_symlink_area_mut(&mut self) -> &mut [u8; INLINE_SYMLINK_SIZE] {
         self.as_mut_bytes()[INLINE_SYMLINK_START..]
             .first_chunk_mut()
@@ -244,11 +244,11 @@ impl Dinode {
     }
 }
 
-/// The bytes of an inode that stand for all that says what the file is, and that it is one.
+/// The bytes of an inode that represent the file type, and whether the inode is in use.
 pub const KIND_FIELD: Range<usize> = field(offset_of!(Dinode, mode), size_of::<U16>());
-/// Those of the number of its names.
+/// The bytes of the link count.
 pub const LINKS_FIELD: Range<usize> = field(offset_of!(Dinode, links), size_of::<U16>());
-/// Those that stand for length, blocks and pointers.
+/// The bytes that represent length, blocks and pointers.
 pub const EXTENT_FIELD: Range<usize> = field(offset_of!(Dinode, size), size_of::<U64>());
 
 const fn field(start: usize, size: usize) -> Range<usize> {
@@ -257,7 +257,7 @@ const fn field(start: usize, size: usize) -> Range<usize> {
 
 const INLINE_SYMLINK_START: usize = offset_of!(Dinode, direct);
 
-/// A time from disk. Nanoseconds out of range, as damage can leave them, count as 0.
+/// A time from the disk. Nanoseconds out of range, which damage can leave, count as 0.
 fn timestamp(seconds: I64, nanoseconds: I32) -> Timestamp {
     let nanoseconds = u32::try_from(nanoseconds.get()).ok().filter(|&n| n < 1_000_000_000);
     Timestamp { seconds: seconds.get(), nanoseconds: nanoseconds.unwrap_or(0) }

@@ -10,13 +10,13 @@
 //! ```
 //!
 //! The unit of every address is the *fragment*; a *block* is 1, 2, 4 or 8 of them. Inodes are
-//! numbered through all groups, so that a number alone says where its 256 bytes lie.
+//! numbered through all groups, so that the number alone gives the position of the 256 bytes.
 //!
-//! Here are the structures as they lie on disk, little-endian and without alignment, and
-//! [`Geometry`], the checked answer to "where is what". What a machine of the other byte order
-//! wrote is turned into them right behind the read, and is never written. Nothing here does I/O,
-//! and nothing here knows what a change of one structure means for another: counts that follow from
-//! maps are in [`crate::derive`].
+//! This module has the structures as they are on disk, little-endian and without alignment, and
+//! [`Geometry`], the checked layout of a disk. Structures of a machine with the other byte order
+//! are converted right after the read, and are never written. Nothing here does I/O, and nothing
+//! here knows the consequences of a change for other structures: counts that follow from maps are
+//! in [`crate::derive`].
 //!
 //! Invariants:
 //! 1. Every structure has the size and the offsets of the format; the compiler checks them.
@@ -38,7 +38,7 @@ macro_rules! offsets {
     };
 }
 
-/// The bytes in which a field of a structure of the disk lies.
+/// The byte range of a field of a disk structure.
 #[macro_export]
 macro_rules! bytes_of {
     ($structure:ty, $field:ident) => {{

@@ -1,7 +1,7 @@
-//! Parses a superblock into a [`Geometry`], or says which field makes no sense.
+//! Parses a superblock into a [`Geometry`], or reports the field that makes no sense.
 //!
-//! What is checked is what FreeBSD 14 checks before it mounts, so that a disk which passes here can
-//! be mounted there. State (clean, pending frees) is none of this file's business.
+//! The checks are those that FreeBSD 14 makes before it mounts, so that a disk which passes here
+//! can be mounted there. State (clean, pending frees) is not checked here.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use super::geometry::{Geometry, GroupMaps};
 use super::superblock::*;
 use super::{ByteOrder, DIRECT_POINTERS, INLINE_SYMLINK_SIZE, INODE_SIZE, hashes};
 
-/// Why a superblock is not one that we can work with.
+/// The reasons for which a superblock cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSuperblock {
-    /// There is none.
+    /// There is no superblock.
     #[error("there is no UFS2 superblock (magic number is {found:#010x})")]
     Missing {
-        /// What stands in the place of the magic number.
+        /// The bytes in place of the magic number.
         found: u32,
     },
     /// It is big-endian, which [`Geometry::parse_any_order`] understands.
@@ -24,7 +24,7 @@ pub enum BadSuperblock {
     /// The older format.
     #[error("this is a UFS1 file system; only UFS2 can be used")]
     Ufs1,
-    /// The program that made it did not come to its end.
+    /// The run of mkfs that made it did not finish.
     #[error("this file system was never finished: the run that made it was cut off")]
     Unfinished,
     /// The disk ends before the file system does.
@@ -38,26 +38,26 @@ pub enum BadSuperblock {
         /// Bytes of the disk.
         size: u64,
     },
-    /// A field holds what it must not.
+    /// A field has an illegal value.
     #[error("superblock field {field} is {found}, expected {expected}")]
     Field {
         /// FreeBSD's name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: i128,
-        /// What it should hold.
+        /// The required value.
         expected: Expected,
     },
 }
 
-/// What a field of a superblock should hold.
+/// The required value of a superblock field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// This, as it follows from other fields.
+    /// This value, which follows from other fields.
     Exactly(i128),
-    /// From here to there, both included.
+    /// A range, both ends included.
     Between(i128, i128),
-    /// One that has this property.
+    /// A value with this property.
     Rule(&'static str),
 }
 
@@ -81,7 +81,7 @@ fn exactly(field: &'static str, found: impl Into<i128>, expected: impl Into<i128
     Err(BadSuperblock::Field { field, found, expected: Expected::Exactly(expected) })
 }
 
-/// Checks a range and gives the value back as a `u64`, which is what all legal ones fit.
+/// Checks a range and returns the value as a `u64`, which holds all legal ones.
 fn between(
     field: &'static str,
     found: impl Into<i128>,
@@ -102,14 +102,14 @@ fn rule(field: &'static str, found: impl Into<i128>, holds: bool, rule: &'static
     Err(BadSuperblock::Field { field, found: found.into(), expected: Expected::Rule(rule) })
 }
 
-/// Block and fragment sizes, from which much else follows.
+/// Block and fragment sizes, from which many fields follow.
 struct Units {
     block: u64,
     fragment: u64,
     per_block: u64,
 }
 
-/// How the disk is cut into groups.
+/// The division of the disk into groups.
 struct Groups {
     count: u64,
     fragments: u64,
@@ -118,7 +118,7 @@ struct Groups {
 }
 
 impl BadSuperblock {
-    /// What it means for a caller that wants the file system: that there is none, or no end of one.
+    /// The error for a caller that needs the file system: there is none, or it is cut off.
     pub fn sentence(&self) -> String {
         match self {
             Self::Short { .. } => self.to_string(),
@@ -128,10 +128,10 @@ impl BadSuperblock {
 }
 
 impl Geometry {
-    /// Checks every field of a little-endian superblock that anything depends on.
+    /// Checks every field of a little-endian superblock that is used anywhere.
     ///
     /// # Errors
-    /// [`BadSuperblock`] names the first field that is wrong.
+    /// [`BadSuperblock`] names the first wrong field.
     pub fn parse(superblock: &Superblock) -> Result<Self, BadSuperblock> {
         check_format(superblock)?;
         let units = parse_units(superblock)?;
@@ -200,13 +200,13 @@ fn check_tunables(s: &Superblock, units: &Units) -> Checked {
         let extent = between("fs_maxbsize", found, units.block, 16 * units.block)?;
         rule("fs_maxbsize", found, extent.is_power_of_two(), "0 or a power of 2")?;
     }
-    // The sums are as mkfs made them; what is read at once is a setting that may change later.
+    // The sums are as mkfs made them; the length of a read is a setting that may change later.
     between("fs_maxcontig", s.max_contiguous_blocks.get(), 0, 256)?;
     between("fs_contigsumsize", s.cluster_sum_size.get(), 0, MAX_CLUSTER_SUM_SIZE)?;
     Ok(())
 }
 
-/// Cluster sums are counted up to runs of this many blocks at most.
+/// The longest runs that cluster sums count, in blocks.
 pub const MAX_CLUSTER_SUM_SIZE: u64 = 16;
 
 fn parse_groups(s: &Superblock, units: &Units) -> Checked<Groups> {
@@ -232,7 +232,7 @@ fn parse_groups(s: &Superblock, units: &Units) -> Checked<Groups> {
     Ok(Groups { count, fragments, inodes, size })
 }
 
-/// Offsets in a group, derived and compared with what the superblock says of them.
+/// Derives the offsets in a group, and compares them with those of the superblock.
 fn assemble(s: &Superblock, units: &Units, groups: &Groups) -> Checked<Geometry> {
     let offsets = GroupOffsets::new(units.fragment, units.per_block, groups.inodes);
     exactly("fs_sblkno", s.backup_offset.get(), offsets.backup)?;
@@ -302,7 +302,7 @@ pub fn summary_fragments(group_count: u64, fragment_size: u64) -> u64 {
     (group_count * size_of::<super::Summary>() as u64).div_ceil(fragment_size)
 }
 
-/// Where the metadata lies in a group, in fragments from its start.
+/// The places of the metadata in a group, in fragments from its start.
 pub struct GroupOffsets {
     /// The copy of the superblock.
     pub backup: u64,
@@ -310,12 +310,12 @@ pub struct GroupOffsets {
     pub group_block: u64,
     /// The inodes.
     pub inode_table: u64,
-    /// What is behind them.
+    /// The data behind them.
     pub data: u64,
 }
 
 impl GroupOffsets {
-    /// Those of groups with so many inodes each.
+    /// The offsets in groups with this many inodes each.
     pub fn new(fragment_size: u64, fragments_per_block: u64, inodes: u64) -> Self {
         let blocks =
             |bytes: u64| bytes.div_ceil(fragment_size).next_multiple_of(fragments_per_block);

@@ -1,23 +1,24 @@
-//! Finds the one bit that is wrong in a structure with a check hash.
+//! Finds the one wrong bit in a structure with a check hash.
 //!
-//! A CRC is linear: flipping a bit of the bytes flips a fixed pattern of the hash, which depends on
-//! the bit's distance from the end alone. CRC-32C tells any two patterns apart on everything that
-//! bears a hash here (at most 64 KiB), and from a flip of the stored hash itself, so at most one
-//! bit explains a difference. That bit need not be the damage: bytes in which more is wrong match
-//! some bit with a chance of their bits in 2^32, 5 in 10 million for an inode. So a caller compares
-//! what the structure says with the bit put back before it believes it.
+//! A CRC is linear: flipping a bit of the bytes flips a fixed pattern of the hash, which depends
+//! only on the bit's distance from the end. In every structure that has a hash here (at most 64
+//! KiB), CRC-32C gives any two bits different patterns, and also differs for a flip of the stored
+//! hash itself, so at most one bit explains a difference. That bit need not be the damage: bytes
+//! with more errors match some bit with a chance of their number of bits in 2^32, 5 in 10 million
+//! for an inode. So a caller checks that the structure makes sense with the bit put back before it
+//! believes it.
 
 use super::check_hash;
 
-/// The polynomial of CRC-32C, for bits that go in with the lowest of a byte first.
+/// The polynomial of CRC-32C, for bits that are processed from the lowest of a byte on.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// A bit of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitPosition {
-    /// The byte.
+    /// The index of the byte.
     pub byte: usize,
-    /// The bit in it, from 0 for the lowest.
+    /// The bit within the byte, from 0 for the lowest.
     pub bit: u32,
 }
 
@@ -25,14 +26,14 @@ impl BitPosition {
     /// Flips the bit.
     ///
     /// # Panics
-    /// When it lies behind the end.
+    /// When it is beyond the end.
     pub fn flip(self, bytes: &mut [u8]) {
         bytes[self.byte] ^= 1 << self.bit;
     }
 }
 
-/// The bit of `bytes` that has to be flipped so that they fit the little-endian hash that stands
-/// at `field`; nothing if they fit as they are, or if no bit does it.
+/// The bit of `bytes` that has to be flipped so that they fit the little-endian hash at `field`;
+/// nothing if they fit as they are, or if no bit does it.
 ///
 /// # Panics
 /// When `field` is not 4 bytes inside.
@@ -50,7 +51,7 @@ pub fn wrong_bit(bytes: &[u8], field: usize) -> Option<BitPosition> {
     let mut pattern = POLYNOMIAL;
     for byte in (0..bytes.len()).rev() {
         for bit in (0..8).rev() {
-            // The hash itself counts as zeros: no flip in there changes what the bytes give.
+            // The hash field counts as zeros: a flip in it does not change the computed hash.
             if pattern == difference && !(field..field + 4).contains(&byte) {
                 return Some(BitPosition { byte, bit });
             }
@@ -64,7 +65,7 @@ pub fn wrong_bit(bytes: &[u8], field: usize) -> Option<BitPosition> {
 mod tests {
     use super::*;
 
-    /// Bytes with a hash that fits.
+    /// Bytes with a valid hash.
     fn sealed(length: usize, field: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..length).map(|at| ((at * 37) ^ (at >> 3)) as u8).collect();
         let hash = check_hash(&bytes, field);

@@ -5,20 +5,21 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::Summary;
 
-/// The primary superblock starts at this byte of the disk. FreeBSD knows other places; since
+/// The byte address of the primary superblock. FreeBSD knows other places; since version 13 it
+/// refuses UFS2 in any of them, and so do we.
 /// version 13 it refuses UFS2 in any of them, and so do we.
 pub const SUPERBLOCK_ADDRESS: u64 = 65_536;
-/// The room kept free for a superblock, in bytes, whatever it fills of it.
+/// Bytes reserved for a superblock, however many of them it fills.
 pub const SUPERBLOCK_ROOM: u64 = 8_192;
-/// What the last field of a UFS2 superblock holds.
+/// The magic number of a UFS2 superblock, in its last field.
 pub const SUPERBLOCK_MAGIC: u32 = 0x1954_0119;
-/// What the same place holds in the older format with 32-bit addresses.
+/// The magic number of the older format with 32-bit addresses, in the same place.
 pub const SUPERBLOCK_MAGIC_UFS1: u32 = 0x0001_1954;
-/// What FreeBSD writes there while it still makes a file system.
+/// The number that FreeBSD writes there while it makes a file system.
 pub const SUPERBLOCK_MAGIC_UNFINISHED: u32 = 0x1996_0408;
-/// What `old_flags` holds: the flags are in `flags`.
+/// The value of `old_flags`: the flags are in `flags`.
 pub const FLAGS_MOVED: u8 = 0x80;
-/// The recovery record starts at this byte: it ends where the primary superblock begins.
+/// The byte address of the recovery record: it ends where the primary superblock begins.
 pub const RECOVERY_RECORD_ADDRESS: u64 = SUPERBLOCK_ADDRESS - size_of::<RecoveryRecord>() as u64;
 
 /// The bits of [`Superblock::flags`].
@@ -33,7 +34,7 @@ pub mod flags {
     pub const SOFT_UPDATES_JOURNAL: u32 = 0x8;
     /// POSIX access control lists.
     pub const POSIX_ACLS: u32 = 0x10;
-    /// A label a file, for mandatory access control.
+    /// A label per file, for mandatory access control.
     pub const MULTILABEL: u32 = 0x20;
     /// A journal below the file system (gjournal).
     pub const GJOURNAL: u32 = 0x40;
@@ -41,9 +42,9 @@ pub mod flags {
     pub const NFS4_ACLS: u32 = 0x100;
     /// The check hashes that `check_hashes` names are kept.
     pub const CHECK_HASHES: u32 = 0x200;
-    /// Freed blocks are told to the device.
+    /// Freed blocks are reported to the device (TRIM).
     pub const TRIM: u32 = 0x400;
-    /// All bits that mean something, and the mark that they stand here and not in the old place.
+    /// All bits with a meaning, and the mark that the flags are here and not in the old place.
     pub const KNOWN: u32 = 0x7ff;
 }
 
@@ -55,7 +56,7 @@ pub mod hashes {
     pub const GROUP: u32 = 2;
     /// Each inode that is in use.
     pub const INODE: u32 = 4;
-    /// All that any system keeps.
+    /// All kinds that any system keeps.
     pub const ALL: u32 = SUPERBLOCK | GROUP | INODE;
 }
 
@@ -65,11 +66,11 @@ pub mod hashes {
 pub struct Totals {
     /// Directories.
     pub directories: I64,
-    /// Blocks that are free as a whole.
+    /// Blocks that are entirely free.
     pub free_blocks: I64,
     /// Free inodes.
     pub free_inodes: I64,
-    /// Free fragments in blocks that are not free as a whole.
+    /// Free fragments in blocks that are not entirely free.
     pub free_fragments: I64,
     /// Zero on disk: FreeBSD's checker compares it.
     pub free_clusters: I64,
@@ -79,8 +80,8 @@ pub struct Totals {
 
 /// The superblock: 1376 bytes that are written as `superblock_size` bytes, the rest zero.
 ///
-/// Everything that follows from other fields is checked by [`super::Geometry::parse`]; read the
-/// shape of the disk from there. `fs_...` is FreeBSD's name of a field.
+/// Every field that follows from others is checked by [`super::Geometry::parse`]; read the shape of
+/// the disk from there. `fs_...` is FreeBSD's name of a field.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Superblock {
@@ -134,11 +135,11 @@ pub struct Superblock {
     pub inodes_per_block: U32,
     /// Zero: a UFS1 value.
     pub reserved_124: [u8; 4],
-    /// What to favour when allocating: 0 time, 1 space (`fs_optim`).
+    /// The goal of allocation: 0 time, 1 space (`fs_optim`).
     pub optimization: I32,
     /// Zero: geometry of long-gone disks.
     pub reserved_132: [u8; 12],
-    /// Second of creation, and 32 random bits: names this file system (`fs_id`).
+    /// Second of creation, and 32 random bits: identify this file system (`fs_id`).
     pub id: [U32; 2],
     /// Zero: a UFS1 value.
     pub reserved_152: [u8; 4],
@@ -162,7 +163,7 @@ pub struct Superblock {
     pub read_only: i8,
     /// [`FLAGS_MOVED`] (`fs_old_flags`).
     pub old_flags: u8,
-    /// Where this file system was mounted last, NUL-padded (`fs_fsmnt`).
+    /// Path at which this file system was mounted last, NUL-padded (`fs_fsmnt`).
     pub last_mount: [u8; 468],
     /// Label of the volume, NUL-padded (`fs_volname`).
     pub volume_name: [u8; 32],
@@ -220,7 +221,7 @@ pub struct Superblock {
     pub reserved_1220: [u8; 84],
     /// Check hash of this copy (`fs_ckhash`).
     pub check_hash: U32,
-    /// Which check hashes are kept: see [`hashes`] (`fs_metackhash`).
+    /// The check hashes that are kept: see [`hashes`] (`fs_metackhash`).
     pub check_hashes: U32,
     /// See [`flags`] (`fs_flags`).
     pub flags: U32,
@@ -272,7 +273,7 @@ offsets!(Totals, 64, {
 });
 
 impl Superblock {
-    /// The number by which the file system is known, wherever it is.
+    /// The number that identifies the file system, wherever it is.
     pub fn number(&self) -> u64 {
         let [second, random] = self.id.map(|half| u64::from(half.get()));
         second << 32 | random
@@ -287,7 +288,7 @@ impl Superblock {
         superblock
     }
 
-    /// The same, to change it.
+    /// The superblock at the front of its room, for changes.
     ///
     /// # Panics
     /// As [`Superblock::of`].
@@ -298,7 +299,7 @@ impl Superblock {
 }
 
 impl Totals {
-    /// The totals of these groups: what is not counted is 0.
+    /// The totals of these groups; fields that are not counted are 0.
     pub fn of(rows: &[Summary]) -> Self {
         let sum = |count: fn(&Summary) -> I32| {
             I64::new(rows.iter().map(|row| i64::from(count(row).get())).sum())
@@ -314,8 +315,8 @@ impl Totals {
     }
 }
 
-/// Enough to find the backups when the primary superblock is gone. Stands in the 20 bytes before
-/// it; optional.
+/// Enough to find the backups when the primary superblock is gone. It is in the 20 bytes before it;
+/// optional.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RecoveryRecord {

@@ -1,15 +1,14 @@
-//! Disks of the other byte order: each structure is turned around in memory, as soon as it was
-//! read.
+//! Disks of the other byte order: each structure is converted in memory, as soon as it was read.
 //!
-//! UFS2 has no byte order of its own: a disk is in that of the machine that wrote it. The rest of
-//! this project knows little-endian structures only. A big-endian disk becomes one of them block by
-//! block, behind every read of metadata; it is never written. A check that only looks may turn a
+//! UFS2 has no byte order of its own: a disk has that of the machine that wrote it. The rest of
+//! this project knows little-endian structures only. A big-endian disk is converted block by block,
+//! right after every read of metadata; it is never written. A check without repair may convert a
 //! superblock copy back, to see the disk as it should be.
 //!
-//! A check hash covers the bytes as they lie on the disk, and stands there in the disk's order. So
-//! it is compared before the numbers are turned; if it fits, the turned structure is sealed anew,
-//! and if not, the hash that it keeps does not fit there either. A caller that verifies a structure
-//! later finds out what the disk said.
+//! A check hash covers the bytes as they are on the disk, and is stored in the disk's order. So it
+//! is compared before the numbers are converted; if it fits, the converted structure is sealed
+//! anew, and if not, the hash that it keeps does not fit there either. A caller that verifies a
+//! structure later gets the same verdict.
 //!
 //! Bytes are not numbers: maps, names, labels, and the target of a short symbolic link stay.
 
@@ -24,7 +23,7 @@ use super::{
     BadSuperblock, Dinode, Geometry, GroupHeader, INLINE_SYMLINK_SIZE, SUPERBLOCK_MAGIC, Superblock,
 };
 
-/// In which order the bytes of a number lie on a disk.
+/// The byte order of numbers on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
     /// The least significant byte first: the only one that is written.
@@ -33,7 +32,7 @@ pub enum ByteOrder {
     Big,
 }
 
-/// Where numbers of one width stand side by side in a structure.
+/// A run of adjacent numbers of one width in a structure.
 struct Numbers {
     place: Range<usize>,
     width: usize,
@@ -45,7 +44,7 @@ const fn numbers(width: usize, start: usize, end: usize) -> Numbers {
 }
 
 /// The numbers of a structure by their width in bytes: from one field up to, and without, another,
-/// or a field alone.
+/// or a single field.
 macro_rules! numbers {
     ($structure:ident { $($width:literal: $first:ident $(.. $end:ident)?),+ $(,)? }) => {
         [$(numbers(
@@ -109,7 +108,7 @@ fn turn_all(bytes: &mut [u8], width: usize) {
 }
 
 impl Geometry {
-    /// Reads a superblock copy of either byte order; from then on `block` is little-endian.
+    /// Reads a superblock copy of either byte order; afterwards `block` is little-endian.
     ///
     /// # Errors
     /// As [`Geometry::parse`].
@@ -132,7 +131,7 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// A superblock copy as it lies on the disk, sealed.
+    /// A superblock copy as it is on the disk, sealed.
     ///
     /// # Panics
     /// When `block` is shorter than [`Geometry::superblock_size`].
@@ -203,7 +202,7 @@ impl Geometry {
     }
 
     /// Makes directory chunks that were just read little-endian. In a broken chunk the entry that
-    /// breaks it is the last that is turned, and a walk of the chunk stops there too.
+    /// breaks it is the last that is converted, and a walk of the chunk stops there too.
     pub fn turn_directory(&self, chunks: &mut [u8]) {
         if self.byte_order == ByteOrder::Big {
             chunks.chunks_exact_mut(CHUNK_SIZE).for_each(turn_chunk);
@@ -227,8 +226,8 @@ fn turn_chunk(chunk: &mut [u8]) {
     }
 }
 
-/// Turns a superblock copy around as it is, whatever its numbers are; the check hash too, so that
-/// it does not fit then.
+/// Converts a superblock copy as it is, whatever its numbers are; the check hash too, so that it
+/// does not fit then.
 ///
 /// # Panics
 /// When `block` is shorter than a superblock.

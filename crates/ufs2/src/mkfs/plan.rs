@@ -1,4 +1,4 @@
-//! Decides how a disk is cut into groups, and fills a superblock with the answer.
+//! Divides a disk into groups, and fills a superblock with the result.
 
 use zerocopy::FromZeros;
 
@@ -17,10 +17,10 @@ const SMALLEST_WANTED_GROUP: u64 = 4 << 20;
 const LONGEST_IO: u64 = 1 << 20;
 /// FreeBSD's kernel counts 8 bytes more for a group header than it fills, and so sizes the block.
 const HEADER_PADDING: u64 = 8;
-/// How often a shrunken group is tried before the last piece of the disk is left unused.
+/// Group sizes to try before the last piece of the disk is left unused.
 const CUTS: u64 = 1000;
 
-/// A file system that could be made.
+/// A planned file system.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Its shape.
@@ -29,7 +29,7 @@ pub struct Plan {
     pub superblock: Superblock,
 }
 
-/// What is known before the groups are cut.
+/// The sizes that are known before the groups are cut.
 struct Units {
     block: u64,
     fragment: u64,
@@ -40,7 +40,7 @@ struct Units {
     size: u64,
 }
 
-/// How the disk is cut.
+/// The division of the disk.
 struct Cut {
     groups: u64,
     fragments: u64,
@@ -146,7 +146,7 @@ impl Units {
         fitting * self.per_block
     }
 
-    /// Cuts the disk into as few groups as can be, all of about the same size.
+    /// Divides the disk into as few groups as possible, all of about the same size.
     fn cut(&self, bytes: u64, options: &MkfsOptions) -> Result<Cut, MkfsError> {
         if self.size > i64::MAX as u64 / self.fragment {
             return Err(MkfsError::TooLarge { size: bytes });
@@ -179,14 +179,14 @@ impl Units {
         size
     }
 
-    /// What the first of `groups` groups must hold, in fragments: its metadata, the summary area,
+    /// Fragments that the first of `groups` groups needs at least: its metadata, the summary area,
     /// the root directory in a block of its own.
     fn needed(&self, groups: u64, inodes: u64) -> u64 {
         self.offsets(inodes).data + summary_fragments(groups, self.fragment) + self.per_block
     }
 
-    /// Cuts into groups of this many fragments, or a few less, so that the last one, which gets
-    /// what remains, can hold its metadata and at least a block. Where that cannot be had, the
+    /// Makes groups of this many fragments, or a few less, so that the last one, which gets the
+    /// remainder, can hold its metadata and at least a block. Where that is impossible, the
     /// remainder is left unused.
     fn cut_evenly(&self, largest: u64) -> Cut {
         let smallest = largest.saturating_sub(CUTS * self.per_block).max(self.smallest_group());
@@ -205,7 +205,7 @@ impl Units {
         Cut { groups, fragments: largest, inodes: self.inodes(largest), size }
     }
 
-    /// Whether the first group can hold what only it must.
+    /// Checks that the first group has room for the structures that only it has.
     fn check_first_group(&self, cut: &Cut, bytes: u64) -> Result<(), MkfsError> {
         if self.needed(cut.groups, cut.inodes) <= cut.size.min(cut.fragments) {
             Ok(())
@@ -230,7 +230,7 @@ impl Units {
         s
     }
 
-    /// What follows from the sizes of block and fragment.
+    /// Fills the fields that follow from the sizes of block and fragment.
     fn fill_sizes(&self, s: &mut Superblock) {
         let (block, fragment) = (self.block as i32, self.fragment as i32);
         s.block_size.set(block);
@@ -252,7 +252,7 @@ impl Units {
         s.superblock_size.set(copy.min(SUPERBLOCK_ROOM) as i32);
     }
 
-    /// What follows from how the disk is cut.
+    /// Fills the fields that follow from the division of the disk.
     fn fill_groups(&self, s: &mut Superblock, cut: &Cut, bytes: u64, options: &MkfsOptions) {
         let offsets = self.offsets(cut.inodes);
         let area = summary_fragments(cut.groups, self.fragment);
@@ -279,7 +279,7 @@ impl Units {
     }
 }
 
-/// What is chosen, not computed.
+/// Fills the fields that are chosen, not computed.
 fn fill_settings(s: &mut Superblock, block_size: u64, options: &MkfsOptions) {
     s.magic.set(SUPERBLOCK_MAGIC);
     s.old_flags = FLAGS_MOVED;
@@ -328,7 +328,7 @@ mod tests {
             if let Ok(Plan { geometry, .. }) = plan(size, 512, &options) {
                 let used = geometry.byte_address(geometry.size);
                 prop_assert!(used <= size);
-                // What is left over is less than the metadata of one more group.
+                // The unused rest is smaller than the metadata of one more group.
                 let metadata = geometry.metadata_offsets(0)[0].end + geometry.fragments_per_block;
                 prop_assert!(size - used < geometry.byte_address(metadata + 1));
             }

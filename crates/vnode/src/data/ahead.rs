@@ -1,5 +1,5 @@
-//! Reading ahead: what a sequential reader will want next is on its way before it asks. How far,
-//! the file's [`Reading`](crate::reading::Reading) says.
+//! Read-ahead: data that a sequential reader will want next is requested before the reader asks.
+//! The file's [`Reading`](crate::reading::Reading) sets the distance.
 
 use std::ops::Range;
 
@@ -11,13 +11,14 @@ use crate::engine::{Engine, File};
 use crate::files::Files;
 use crate::pages::Place;
 
-/// What is asked of the device at once, in bytes.
+/// The most bytes of one device read.
 const PIECE: u64 = 512 << 10;
 
 impl<E: Engine> Files<E> {
-    /// Lets what a reader of these bytes will want next be on its way. Under the shared lock.
+    /// Starts reading the data that a reader of these bytes will want next. Under the shared lock.
     ///
-    /// It ends where it cannot be said where data is: a READ that comes there is told.
+    /// Stops where the location of a block cannot be read: a READ that gets there reports the
+    /// error.
     pub(crate) async fn read_ahead(&self, node: &File<E>, offset: u64, count: u64) {
         let Some(path) = self.engine.data() else { return };
         let has_room = path.cache().has_room_ahead();
@@ -42,7 +43,8 @@ impl<E: Engine> Files<E> {
         self.begin_ahead(path, wanted, &sums);
     }
 
-    /// What of a block is to be read ahead, in bytes of the device; its checksum, if it has one.
+    /// The bytes of a block to read ahead, as a range of the device, and their checksum, if they
+    /// have one.
     async fn wanted_ahead(
         &self,
         path: &DataPath,

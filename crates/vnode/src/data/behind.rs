@@ -1,12 +1,12 @@
 //! Write-behind: UNSTABLE data is written back early enough that few calls ever wait for memory.
 //!
-//! From a part of the limit on, and before that of a file that has many, a few tasks write pages
-//! back in the background, some of one file and then some of the next, the file first that has
-//! waited longest; its lock they lend meanwhile. A WRITE that finds the limit exceeded writes pages
-//! back of its own file until it is not, or until there are none: it has that lock, and waits for
-//! no other. So memory is bounded by the limit and by what the calls under way bring along. No task
-//! waits until anything is durable: an UNSTABLE reply says nothing of that, and a COMMIT finds in
-//! [`Vnode`] what it has to wait for.
+//! Above a part of the limit, and below it for a file with many dirty pages, a few tasks write
+//! pages back in the background, some of one file and then some of the next. The file that has
+//! waited longest comes first; its lock is lent meanwhile. A WRITE that finds the limit exceeded
+//! writes back pages of its own file until the limit is met or the file has none left: the WRITE
+//! holds that lock, and waits for no other. So memory is bounded by the limit plus the data of the
+//! calls under way. No task waits for durability: an UNSTABLE reply promises none, and a COMMIT
+//! finds in [`Vnode`] what it has to wait for.
 
 use std::rc::Rc;
 
@@ -18,21 +18,21 @@ use crate::engine::{Engine, File};
 use crate::files::Files;
 use crate::vnode::Vnode;
 
-/// They begin when more than one part in so many of the limit is dirty, and before that for a file
-/// that has [`WORTHWHILE`] pages: a client that writes so much will soon ask that it be durable,
-/// and most of it is then.
+/// Write-back begins when more than one part in this many of the limit is dirty, and earlier for a
+/// file that has [`WORTHWHILE`] pages: a client that writes that much will soon ask that it be
+/// durable, and most of it is then.
 const PARTS_OF_LIMIT: u64 = 4;
-/// Less of each of many files would take an Update for a few pages.
+/// Fewer pages, in each of many files, would cost an Update for a few pages.
 const WORTHWHILE: usize = PAGES_PER_UPDATE / 4;
-/// Tasks at once. With many connections a task is not polled for long, but the device is not to
-/// wait meanwhile.
+/// Tasks at once. With many connections a task may not be polled for long, but the device should
+/// not be idle meanwhile.
 const TASKS: u64 = 16;
-/// Updates' worth of pages that they have under way together, about: another task that needs the
-/// device waits behind these.
+/// Updates' worth of pages that the tasks have under way together, about: another task that needs
+/// the device queues behind them.
 const WRITE_BACKS: usize = 8;
 
 impl<E: Engine> Files<E> {
-    /// A file has dirty pages now.
+    /// Notes that a file has dirty pages.
     pub(super) fn note_dirty(&self, node: &File<E>) {
         let old = self.dirty_files.borrow_mut().insert(node.ino, node.clone());
         if old.is_none() {
@@ -45,7 +45,7 @@ impl<E: Engine> Files<E> {
         self.dirty_bytes.get() > self.dirty_limit
     }
 
-    /// Lets a task begin if one should, now that there are more pages of `node`.
+    /// Starts a task if one is due, now that `node` has more pages.
     pub(super) fn begin_write_behind(&self, node: &Vnode<E::Inode>) {
         let should = self.is_much_dirty() || is_worthwhile(node);
         if should && self.writes_behind.get() < TASKS {
@@ -55,7 +55,7 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Lets a task begin if one should, and waits for memory if there is too little. Under the
+    /// Starts a task if one is due, and waits for memory if there is too little. Under the
     /// exclusive lock of `node`, which has dirty pages.
     ///
     /// # Errors
@@ -68,13 +68,13 @@ impl<E: Engine> Files<E> {
         Ok(())
     }
 
-    /// Writes all pages of a file back that no caller asked for. What cannot be written back is
-    /// lost, and the verifier says so. Under the exclusive lock.
+    /// Writes all pages of a file back in the background, for no caller. Data that cannot be
+    /// written back is lost, and the verifier changes. Under the exclusive lock.
     pub(crate) async fn write_back_unasked(&self, node: &File<E>) {
         while let Ok(true) = self.write_back_some(node, 0..u64::MAX, Asked::ByNobody).await {}
     }
 
-    /// How many pages a task writes back with one Update.
+    /// Pages that a task writes back with one Update.
     pub(super) fn pages_behind(&self) -> usize {
         let tasks = self.writes_behind.get().max(1) as usize;
         (WRITE_BACKS * PAGES_PER_UPDATE / tasks).min(PAGES_PER_UPDATE)
@@ -91,13 +91,13 @@ impl<E: Engine> Files<E> {
             // As in `write_back_unasked`.
             let _ = self.write_back_lending(&node, alone).await;
             node.is_behind.set(false);
-            node.waits_since.set(self.table.tick()); // now it is another's turn
+            node.waits_since.set(self.table.tick()); // now another file has its turn
         }
         self.writes_behind.set(self.writes_behind.get() - 1);
     }
 
-    /// The file that has waited longest of those whose turn it is, and of which no task writes
-    /// pages back: to wait for its lock would make the tasks to which it is lent wait behind us.
+    /// The file that has waited longest of those that are due, and that no task writes back
+    /// already: waiting for its lock would hold up the tasks to which the lock is lent.
     fn next_behind(&self) -> Option<File<E>> {
         if self.has_stopped() {
             return None;

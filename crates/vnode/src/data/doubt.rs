@@ -1,10 +1,10 @@
-//! Data whose write failed, and which readers may see all the same.
+//! Data whose write failed but which readers may still see.
 //!
-//! A write that fails leaves its place old, new or torn. What is new there readers see, though no
-//! flush covers it; and an older entry of a log may hold something else of that place, and bring
-//! that back. The caller that wrote was told so, and the verifier is another. But a COMMIT says of
-//! all that a READ before it has shown that it is durable. So it writes such blocks anew, as
-//! readers see them, by the same rules as all payload, or says that it cannot.
+//! A failed write leaves its blocks old, new or torn. Readers see the new data, though no flush
+//! covers it; and an older log entry may hold other data for those blocks, and bring it back. The
+//! caller of the write got an error, and the verifier changed. But a COMMIT promises that all data
+//! that earlier READs have shown is durable. So it rewrites such blocks, as readers see them, by
+//! the same rules as all payload, or fails.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,11 +19,10 @@ use crate::pages::{Content, Place};
 use crate::planted::{Bug, is_planted};
 
 impl<E: Engine> Files<E> {
-    /// Writes anew what is in doubt of these blocks, none of which has a page. Under the exclusive
-    /// lock.
+    /// Rewrites the suspect blocks among these, none of which has a page. Under the exclusive lock.
     ///
     /// # Errors
-    /// [`FsError::Io`], and those of reading them; then they stay in doubt.
+    /// [`FsError::Io`], and those of reading the blocks; then they stay suspect.
     pub(crate) async fn settle_doubts(
         &self,
         node: &File<E>,

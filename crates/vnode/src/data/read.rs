@@ -1,4 +1,4 @@
-//! Reading: from pages that are not written back, from the device, or zeros.
+//! Reading: from dirty pages, from the device, or zeros.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::engine::{Engine, File, of_memory};
 use crate::files::Files;
 use crate::pages::Place;
 
-/// A stretch of a file on its way to a reader.
+/// An extent of a file to be returned to a reader.
 enum Piece {
     Memory(Bytes),
     Zeros(usize),
@@ -26,7 +26,8 @@ enum Piece {
 }
 
 impl<E: Engine> Files<E> {
-    /// Reads at most `count` bytes; whether they end at the end of the file. Under the shared lock.
+    /// Reads at most `count` bytes, and whether they end at the end of the file. Under the shared
+    /// lock.
     ///
     /// # Errors
     /// [`FsError::Io`], [`FsError::Corrupt`].
@@ -55,7 +56,8 @@ impl<E: Engine> Files<E> {
         Ok((data, end == size || offset >= size))
     }
 
-    /// Adds a part of one block to what has to be read, joining what lies together on the disk.
+    /// Adds a part of one block to the pieces to read, and merges extents that are adjacent on the
+    /// disk.
     async fn piece(
         &self,
         node: &File<E>,
@@ -75,7 +77,7 @@ impl<E: Engine> Files<E> {
             }
             return Ok(());
         }
-        // Behind the size on disk nothing is stored, whatever stands there.
+        // Behind the size on disk nothing is stored, whatever bytes are there.
         let stored = node.stored_size().saturating_sub(lbn * self.block_size()) as usize;
         let mut there = stored.clamp(start, start + length);
         match self.engine.place(node, lbn).await? {
@@ -135,7 +137,7 @@ impl<E: Engine> Files<E> {
         })
     }
 
-    /// Reads bytes of a block that is at `place`, as far as they are stored.
+    /// Reads the stored bytes of a block at `place`.
     pub(super) async fn read_place(
         &self,
         place: &Place,
@@ -160,7 +162,7 @@ impl<E: Engine> Files<E> {
     }
 }
 
-/// Adds bytes of the device to what has to be read; what lies side by side is read together.
+/// Adds bytes of the device to the pieces to read; adjacent extents are read together.
 fn join(pieces: &mut Vec<Piece>, byte: u64, more: usize, sum: Option<u64>) {
     match pieces.last_mut() {
         Some(Piece::Disk { start, length, sums }) if *start + *length as u64 == byte => {

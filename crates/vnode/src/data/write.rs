@@ -1,10 +1,10 @@
 //! Writing: pieces of a call go to the disk at once, or become pages; by reference where a piece
-//! covers what is to be written.
+//! covers the bytes to be written.
 //!
-//! What a page keeps is counted, and no page keeps the memory of others: the payload of a call
-//! comes in pieces that have memory of their own, and of a piece that is much larger than a page
-//! the page has a copy. Where the engine takes parts, all pages that such a piece becomes have its
-//! memory together; when one of them goes, and another stays, that has a copy.
+//! The memory of a page is counted, and no page pins the memory of others: the payload of a call
+//! comes in pieces that have memory of their own, and a page copies its part of a piece that is
+//! much larger than a page. Where the engine takes parts, all pages of such a piece share its
+//! memory; when one of them goes and another stays, the one that stays gets a copy.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,15 +20,15 @@ use crate::pages::{Content, Page, Place};
 use crate::planted::{Bug, is_planted};
 use crate::vnode::{Vnode, Volatile};
 
-/// Blocks of one Update that were never pages: so many has a WRITE of 1 MiB that begins
-/// within a block of 4 KiB. A longer one takes several Updates, so that these stay bounded.
+/// Blocks of one Update that were never pages: a WRITE of 1 MiB that begins within a block of 4 KiB
+/// has this many. A longer one takes several Updates, so that these stay bounded.
 const BLOCKS_PER_UPDATE: u64 = 257;
 
 impl<E: Engine> Files<E> {
     /// Takes the pieces of `data` into pages if UNSTABLE will do and there is room for the most
     /// that pages may need; else writes them now, with the attributes that `also` changes. Under
-    /// the exclusive lock. Returns how durable they are. `witness` sees each step; there are
-    /// several only of a write that is longer than an Update may be.
+    /// the exclusive lock. Returns how durable the data is. `witness` sees each step; only a write
+    /// longer than one Update has several.
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; [`FsError::Io`] when the data was lost.
@@ -44,7 +44,7 @@ impl<E: Engine> Files<E> {
         let lazy = is_planted(Bug::LazyDataSync) && stability == Stability::DataSync;
         if stability == Stability::Unstable || lazy {
             match self.make_pages(node, &stretch, space).await {
-                Err(FsError::NoSpace) => {} // what is written now takes no more than it needs
+                Err(FsError::NoSpace) => {} // a write to the disk takes no more than it needs
                 pages => {
                     self.put_pages(node, pages?, stretch.end, witness);
                     let bounded = self.bound_memory(node).await;
@@ -55,12 +55,12 @@ impl<E: Engine> Files<E> {
                 }
             }
         }
-        // Its pages are newer than what is on the disk.
+        // Its pages are newer than the data on the disk.
         self.write_back(node, stretch.blocks.start, stretch.blocks.end).await?;
         node.promise_written_back(); // some of it may be in the same blocks
         loop {
             match self.write_now(node, &stretch, space, also, witness).await {
-                // More is set aside for the pages than they need.
+                // The pages have reserved more than they need.
                 Err(FsError::NoSpace) if !node.pages.borrow().is_empty() => {
                     self.write_back(node, 0, u64::MAX).await?;
                 }
@@ -70,10 +70,10 @@ impl<E: Engine> Files<E> {
     }
 
     /// Takes the pieces of `data` into pages, if there is memory for them, and room for the most
-    /// that they may need; says whether there was. Under the lock, borrowed.
+    /// that they may need; returns whether there was. Under the lock, borrowed.
     ///
     /// # Errors
-    /// [`FsError::Io`], [`FsError::Corrupt`], of what has to be read; then nothing changed.
+    /// [`FsError::Io`], [`FsError::Corrupt`], of reading old data; then nothing changed.
     pub(crate) async fn keep_data(
         &self,
         node: &File<E>,
@@ -94,8 +94,8 @@ impl<E: Engine> Files<E> {
         Ok(true)
     }
 
-    /// Puts the pages of a write that ends at `end`. Nothing was awaited since blocks were set
-    /// aside for them.
+    /// Inserts the pages of a write that ends at `end`. Nothing was awaited since their blocks were
+    /// reserved.
     fn put_pages(
         &self,
         node: &File<E>,
@@ -111,10 +111,10 @@ impl<E: Engine> Files<E> {
         let (mtime, ctime) = self.times_of_write(node);
         node.set_volatile(Some(Volatile { size, mtime, ctime }));
         self.note_dirty(node);
-        witness.after(node.depends()); // what may be lost is not remembered
+        witness.after(node.depends()); // a reply about data that may be lost is not remembered
     }
 
-    /// The pages of a write, with blocks set aside for them, which is done last.
+    /// Makes the pages of a write. Reserving their blocks is the last step.
     async fn make_pages(
         &self,
         node: &File<E>,
@@ -123,8 +123,8 @@ impl<E: Engine> Files<E> {
     ) -> Result<Vec<(u64, Page)>, FsError> {
         let mut pages = Vec::new();
         let stored = node.stored_size();
-        // The first write behind the end also pays for an old last block that has to grow. It does
-        // so with its last page: when that is written back, the block has grown.
+        // The first write behind the end also reserves for an old last block that has to grow, with
+        // its last page: when that is written back, the block has grown.
         let tail = u64::from(stretch.end > stored && node.size() <= stored);
         for lbn in stretch.blocks.clone() {
             let Content { data, changed, is_part, .. } = self.merge(node, lbn, stretch).await?;
@@ -142,8 +142,8 @@ impl<E: Engine> Files<E> {
         Ok(pages)
     }
 
-    /// Writes what was never a page: to the fragment what the data takes, whatever is there before
-    /// it. Blocks of which there are pages come later.
+    /// Writes data that was never a page: to the fragment that the data takes, whatever is there
+    /// before it. Blocks with pages come later.
     async fn write_now(
         &self,
         node: &File<E>,
@@ -173,7 +173,7 @@ impl<E: Engine> Files<E> {
             let written =
                 self.write_blocks(self.plan(space), node, &mut set, size, &also, witness).await;
             if written.is_err() && (written == Err(FsError::Io) || self.refusals() > refusals) {
-                self.rotate_verifier(); // UNSTABLE data may have stood there
+                self.rotate_verifier(); // UNSTABLE data may have been there
             }
             written?;
             blocks.start = end;
@@ -181,9 +181,9 @@ impl<E: Engine> Files<E> {
         Ok(())
     }
 
-    /// The content of a block that has no page after a write into it, with which the file grows
-    /// from the first of these sizes to the second: as much of it as the engine needs. What one
-    /// piece covers is taken by reference, and nothing is read that is not needed.
+    /// The new content of a block without a page after a write into it, with which the file grows
+    /// from the first of these sizes to the second: only the part that the engine needs. Data that
+    /// one piece covers is taken by reference, and old data is read only if it is needed.
     async fn written(
         &self,
         node: &File<E>,
@@ -209,7 +209,8 @@ impl<E: Engine> Files<E> {
         Ok(Content { from, data, changed, is_part: false, place: Some(place) })
     }
 
-    /// What a block has of the data of a call: a part of a piece, if so be.
+    /// The part of a call's data that goes to a block: shared with its piece where the engine takes
+    /// parts and it can be, else a copy.
     fn taken(&self, stretch: &Stretch<'_>, new: Range<usize>) -> (Bytes, bool) {
         let part = if self.engine.takes_parts() { stretch.part_of_piece(&new) } else { None };
         match part {
@@ -239,15 +240,16 @@ impl<E: Engine> Files<E> {
         Ok(Content { from: 0, data, changed, is_part: false, place: None })
     }
 
-    /// The times of a file that is written now.
+    /// The modification and change times of a file that is written now.
     fn times_of_write(&self, node: &Vnode<E::Inode>) -> (Timestamp, Timestamp) {
         let now = self.now();
         let stale = is_planted(Bug::StaleChangeTimes);
         (now, if stale { node.attributes().ctime } else { now })
     }
 
-    /// Whole blocks to set aside so that writing this page back cannot meet a full disk: its own
-    /// and those that lead to it, unless the page before it, which it `follows`, pays for these.
+    /// Whole blocks to reserve so that writing this page back cannot meet a full disk: its own and
+    /// the pointer blocks that lead to it, unless the page before it, which it `follows`, pays for
+    /// these.
     async fn page_reservation(
         &self,
         node: &File<E>,
@@ -285,7 +287,7 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// The block of a page is there, and needs no space that was set aside.
+    /// The block of a page is allocated, and needs no reserved space.
     pub(super) fn release_page(&self, node: &Vnode<E::Inode>, lbn: u64) {
         if let Some(page) = node.pages.borrow_mut().get_mut(lbn) {
             self.engine.release(std::mem::take(&mut page.reserved));
@@ -304,7 +306,7 @@ impl<E: Engine> Files<E> {
     }
 }
 
-/// Copies a stretch of several pieces to where it is to be.
+/// Copies a range of several pieces to `target`.
 fn put(target: &mut [u8], data: &[Bytes], start: usize) {
     let mut at = 0;
     for piece in slices(data, start, target.len()) {
@@ -313,7 +315,7 @@ fn put(target: &mut [u8], data: &[Bytes], start: usize) {
     }
 }
 
-/// Where the data of one call goes.
+/// The range of a file that the data of one call is written to.
 struct Stretch<'a> {
     block_size: u64,
     offset: u64,
@@ -330,7 +332,7 @@ impl<'a> Stretch<'a> {
         Self { block_size, offset, end, blocks, data }
     }
 
-    /// Where the data begins in a block, and which part of the data that is.
+    /// The offset in a block at which the data begins, and the part of the data that goes there.
     fn part(&self, lbn: u64) -> (usize, Range<usize>) {
         let start = (lbn * self.block_size).max(self.offset);
         let stop = ((lbn + 1) * self.block_size).min(self.end);
@@ -338,8 +340,8 @@ impl<'a> Stretch<'a> {
         ((start % self.block_size) as usize, part)
     }
 
-    /// A part of the data that is one of a piece, if all of that becomes whole blocks, and it has
-    /// no more memory than is handed on in one.
+    /// A part of the data that lies within one piece, if all of the piece becomes whole blocks and
+    /// has no more memory than one shared buffer.
     fn part_of_piece(&self, part: &Range<usize>) -> Option<Bytes> {
         let mut start = 0;
         let piece = self.data.iter().find(|piece| {
@@ -351,16 +353,16 @@ impl<'a> Stretch<'a> {
         let begins_one = (self.offset + start as u64).is_multiple_of(self.block_size);
         let is_cut = begins_one && piece.len().is_multiple_of(block) && piece.len() > block;
         let is_within = part.len() == block && part.end <= start + piece.len();
-        // Memory of buffers begins at a multiple of its size: that tells which pages have it
-        // together. What begins elsewhere has other memory, and pages have copies of it.
+        // Memory of buffers begins at a multiple of its size, which shows which pages share it.
+        // Other memory is not shared: pages copy it.
         let is_buffer = block::memory_of(piece.len()) == block::PART
             && piece.as_ptr().addr().is_multiple_of(block::PART);
         let is_it = is_cut && is_within && is_buffer;
         is_it.then(|| piece.slice(part.start - start..part.end - start))
     }
 
-    /// `length` bytes: these old ones, and over them from byte `start` on a part of the data. What
-    /// lies between their end and that is zero.
+    /// `length` bytes: the old ones, with a part of the data written over them from byte `start`
+    /// on. The gap between their end and the data is zero.
     fn over(&self, old: &[Bytes], start: usize, part: Range<usize>, length: usize) -> Bytes {
         let there = block::length_of(old) as usize;
         let mut merged = block::Buffer::unfilled(length);

@@ -1,4 +1,4 @@
-//! Writing back: pages get their place, and the file points at them.
+//! Write-back: pages are given their blocks, and the file is made to point at them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,20 +17,20 @@ use crate::vnode::Vnode;
 /// Pages that are written back with one Update, so that Updates stay bounded.
 pub(super) const PAGES_PER_UPDATE: usize = 128;
 
-/// On whose behalf pages are written back.
+/// The reason for which pages are written back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// A caller, which is told when it is durable.
+    /// A caller waits, and gets a reply when it is durable.
     ByCaller,
-    /// No caller: memory is to become free, and no reply waits.
+    /// Nobody waits: memory is to become free.
     ByNobody,
-    /// The same, but a WRITE waits for the memory.
+    /// As `ByNobody`, but a WRITE waits for the memory.
     ForMemory,
 }
 
 impl<E: Engine> Files<E> {
-    /// How many pages are written back at once. Where many calls wait for memory, each takes a
-    /// small share, so that they wait alike.
+    /// Pages to write back at once. Where many calls wait for memory, each takes a small share, so
+    /// that they wait alike.
     fn pages_at_once(&self, asked: Asked) -> usize {
         match asked {
             Asked::ByCaller => PAGES_PER_UPDATE,
@@ -39,10 +39,10 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Writes the dirty pages back of blocks `first` up to `end`. Under the exclusive lock.
+    /// Writes back the dirty pages of blocks `first` up to `end`. Under the exclusive lock.
     ///
     /// # Errors
-    /// [`FsError::Io`] when data was lost: those pages are gone, and the verifier is another.
+    /// [`FsError::Io`] when data was lost: those pages are gone, and the verifier has changed.
     pub(crate) async fn write_back(
         &self,
         node: &File<E>,
@@ -53,8 +53,8 @@ impl<E: Engine> Files<E> {
         Ok(())
     }
 
-    /// Writes the first of these pages back, as many as `asked` has it; returns whether there were
-    /// any. Under the exclusive lock.
+    /// Writes back the first of these pages, at most as many as `asked` allows; returns whether
+    /// there were any. Under the exclusive lock.
     ///
     /// # Errors
     /// As [`Files::write_back`].
@@ -72,9 +72,9 @@ impl<E: Engine> Files<E> {
         self.end_pages(node, &set, asked, written).map(|_| true)
     }
 
-    /// Writes some pages back that no caller asked for, and lends the lock while the device writes
-    /// them: a WRITE that brings more need not wait for that. Takes only blocks that are full: the
-    /// task that holds the lock alone settles how the file ends.
+    /// Writes some pages back in the background, and lends the lock while the device writes them: a
+    /// WRITE that brings more need not wait for that. Takes only full blocks: only the task that
+    /// holds the lock settles how the file ends.
     ///
     /// # Errors
     /// As [`Files::write_back`].
@@ -96,7 +96,7 @@ impl<E: Engine> Files<E> {
             Ok(placed) => self.write_placed(&mut change, node, placed).await,
             Err(error) => Err(error),
         };
-        // What it has taken goes at once if nothing comes of it.
+        // If it failed, the space that it has taken is given back at once.
         let written = written.map(|written| (change, written));
         let _alone = lent.reclaim().await;
         let is_same = stored == node.stored_size();
@@ -117,8 +117,8 @@ impl<E: Engine> Files<E> {
         self.end_pages(node, &set, Asked::ByNobody, written)
     }
 
-    /// The first pages of these blocks, as many as `asked` has it, to be written back;
-    /// nothing if there are none.
+    /// The first dirty pages of these blocks, at most as many as `asked` allows; nothing if there
+    /// are none.
     fn choose(&self, node: &Vnode<E::Inode>, range: Range<u64>, asked: Asked) -> Option<Chosen<E>> {
         let set = node.pages.borrow().contents(range, self.pages_at_once(asked));
         let (&last, _) = set.last_key_value()?;
@@ -131,8 +131,8 @@ impl<E: Engine> Files<E> {
         Some(Chosen { change, set, size })
     }
 
-    /// Pages are written back with this content, or lost. What was written anew meanwhile is
-    /// neither.
+    /// Drops pages that were written back with this content, or lost. Pages rewritten meanwhile
+    /// stay.
     fn end_pages(
         &self,
         node: &File<E>,
@@ -163,7 +163,7 @@ impl<E: Engine> Files<E> {
         written.map(|_| ())
     }
 
-    /// Writes the UNSTABLE data of all files back that no task works on: what was set aside for it
+    /// Writes back the UNSTABLE data of all files that no task works on: space that it had reserved
     /// beyond its need is free then. Returns whether there was any.
     pub(crate) async fn write_back_idle(&self) -> bool {
         let nodes: Vec<File<E>> = self.dirty_files.borrow().values().cloned().collect();
@@ -178,13 +178,13 @@ impl<E: Engine> Files<E> {
         written
     }
 
-    /// Notes that space may be counted twice for a moment, as set aside and as taken.
+    /// Notes that space may be counted twice for a moment, as reserved and as taken.
     pub(crate) fn begin_write_back(&self) -> WritingBack<'_, E> {
         self.write_backs.set(self.write_backs.get() + 1);
         WritingBack(self)
     }
 
-    /// A file has ended: its UNSTABLE data ends with it.
+    /// A file has ended: discards its UNSTABLE data.
     pub(crate) fn discard_pages(&self, node: &Vnode<E::Inode>) {
         let blocks = node.pages.borrow().blocks();
         self.drop_pages(node, blocks);
@@ -200,7 +200,7 @@ impl<E: Engine> Files<E> {
 
     /// Writes blocks of data, makes the file point at them and be `size` bytes long, and changes
     /// attributes along with it, all with `change`, which is new. Never shortens a file. More
-    /// blocks may join what is written.
+    /// blocks may join these.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`]; then nothing changed but,
@@ -219,8 +219,8 @@ impl<E: Engine> Files<E> {
         self.end_blocks(change, (node, written), size, also, witness).await
     }
 
-    /// Writes what has found its place, though not to stable storage. Of the blocks that readers
-    /// see where they are written, the content is in doubt if that fails.
+    /// Writes placed blocks, though not to stable storage. If that fails, the blocks that readers
+    /// see where they are written are suspect.
     async fn write_placed(
         &self,
         change: &mut Change<E>,
@@ -241,7 +241,7 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// The last step of [`Files::write_blocks`]: makes the file point at what was written.
+    /// The last step of [`Files::write_blocks`]: makes the file point at the written blocks.
     async fn end_blocks(
         &self,
         mut change: Change<E>,
@@ -256,7 +256,7 @@ impl<E: Engine> Files<E> {
             && written.is_written
             && !is_planted(Bug::UndoubtedRefusals)
         {
-            // What was overwritten shows, and the log may hold older data of that place.
+            // The overwritten blocks are visible, and the log may hold older data for them.
             self.doubts.borrow_mut().add(node, written.shown.into_iter());
             self.rotate_verifier();
         }
@@ -264,16 +264,16 @@ impl<E: Engine> Files<E> {
     }
 }
 
-/// What writing back begins with: pages, and how long the file is when they are there.
+/// Pages to write back, and the size of the file once they are written.
 struct Chosen<E: Engine> {
     change: Change<E>,
     set: BTreeMap<u64, Content>,
     size: u64,
 }
 
-/// Blocks that have been given to the engine.
+/// Blocks that have been handed to the engine.
 struct Written {
-    /// Those of them that readers see where they are written.
+    /// The blocks that readers see where they are written.
     shown: Vec<u64>,
     /// Whether they were written, and not delayed.
     is_written: bool,

@@ -1,4 +1,4 @@
-//! What the tests of the devices share.
+//! Helpers that the tests of the devices share.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -36,7 +36,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A ring, or a loud word about why there is none.
+/// A ring, or a message on stderr about why there is none.
 pub(crate) fn ring() -> Option<Rc<Ring>> {
     let ring = Ring::new();
     if let Err(error) = &ring {
@@ -45,7 +45,7 @@ pub(crate) fn ring() -> Option<Rc<Ring>> {
     ring.ok()
 }
 
-/// A device of some kind, and how to wait for its futures.
+/// A device of some kind, and a way to wait for its futures.
 pub(crate) struct Driven {
     pub(crate) name: &'static str,
     pub(crate) device: Box<dyn BlockDevice>,
@@ -74,7 +74,7 @@ pub(crate) fn drive<F: Future>(ring: &Ring, future: F) -> F::Output {
     }
 }
 
-/// Every kind of device that can be had here, each on a new disk.
+/// A device of every kind that is available here, each on a new disk.
 pub(crate) fn every_device(name: &str, size: u64) -> Vec<(Driven, Scratch)> {
     let disk = |kind: &str| {
         let scratch = Scratch::new(&format!("{name}-{kind}"));

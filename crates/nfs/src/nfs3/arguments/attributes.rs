@@ -16,9 +16,9 @@ pub struct GetattrArgs<'a> {
 pub struct SetattrArgs<'a> {
     /// The file.
     pub object: &'a [u8],
-    /// What to set.
+    /// The attributes to set.
     pub attributes: SetAttributes,
-    /// Only if the file's change time is still this.
+    /// Set them only if the file's change time is still this.
     pub guard: Option<Time>,
 }
 
@@ -27,7 +27,7 @@ pub struct SetattrArgs<'a> {
 pub struct AccessArgs<'a> {
     /// The file.
     pub object: &'a [u8],
-    /// The rights that are asked about: the ACCESS3 bits, and perhaps others to be ignored.
+    /// The requested rights: the ACCESS3 bits, and perhaps others to be ignored.
     pub access: u32,
 }
 

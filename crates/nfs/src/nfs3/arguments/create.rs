@@ -7,9 +7,9 @@ use crate::xdr::{Decode, DecodeError, Decoder};
 /// Arguments of CREATE (RFC 1813, section 3.3.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateArgs<'a> {
-    /// Where and under which name.
+    /// The directory and the name.
     pub location: DirectoryName<'a>,
-    /// What to make of a name that exists.
+    /// The handling of a name that exists.
     pub how: CreateHow,
 }
 
@@ -27,29 +27,29 @@ pub enum CreateHow {
 /// Arguments of MKDIR (section 3.3.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MkdirArgs<'a> {
-    /// Where and under which name.
+    /// The directory and the name.
     pub location: DirectoryName<'a>,
-    /// Its first attributes.
+    /// Its initial attributes.
     pub attributes: SetAttributes,
 }
 
 /// Arguments of SYMLINK (section 3.3.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SymlinkArgs<'a> {
-    /// Where and under which name.
+    /// The directory and the name.
     pub location: DirectoryName<'a>,
-    /// Its first attributes.
+    /// Its initial attributes.
     pub attributes: SetAttributes,
-    /// The path that it holds.
+    /// The target path.
     pub target: &'a [u8],
 }
 
 /// Arguments of MKNOD (section 3.3.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MknodArgs<'a> {
-    /// Where and under which name.
+    /// The directory and the name.
     pub location: DirectoryName<'a>,
-    /// What to make.
+    /// The kind of file, with its attributes.
     pub what: MknodWhat,
 }
 

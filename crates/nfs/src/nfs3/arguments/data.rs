@@ -18,9 +18,9 @@ pub struct ReadlinkArgs<'a> {
 pub struct ReadArgs<'a> {
     /// The file.
     pub file: &'a [u8],
-    /// Where to start, in bytes.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How much, in bytes.
+    /// Length in bytes.
     pub count: u32,
 }
 
@@ -29,12 +29,12 @@ pub struct ReadArgs<'a> {
 pub struct WriteArgs<'a> {
     /// The file.
     pub file: &'a [u8],
-    /// Where to start, in bytes.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How much, in bytes. A count that is not the length of `data` is
+    /// Length in bytes. A count that is not the length of `data` is
     /// [`Status::Invalid`](crate::nfs3::Status::Invalid).
     pub count: u32,
-    /// How durable it must be before the reply.
+    /// The stability required before the reply.
     pub stable: Stability,
     /// The bytes, by reference, one piece after the other. Payload that was placed starts at a page
     /// boundary, and each piece of it has memory of its own.
@@ -46,9 +46,9 @@ pub struct WriteArgs<'a> {
 pub struct CommitArgs<'a> {
     /// The file.
     pub file: &'a [u8],
-    /// Where to start, in bytes.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How much, in bytes; 0 means to the end of the file.
+    /// Length in bytes; 0 means to the end of the file.
     pub count: u32,
 }
 

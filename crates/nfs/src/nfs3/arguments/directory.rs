@@ -9,11 +9,11 @@ use crate::xdr::{Decode, DecodeError, Decoder};
 pub struct ReaddirArgs<'a> {
     /// The directory.
     pub directory: &'a [u8],
-    /// Where to resume; 0 is the start.
+    /// Cookie to resume at; 0 is the start.
     pub cookie: u64,
-    /// What the reply gave along with the cookie; zeros at the start.
+    /// The verifier that the reply returned with the cookie; zeros at the start.
     pub cookie_verifier: Verifier,
-    /// The most that the results may take: see [`ReaddirBudget`](crate::nfs3::ReaddirBudget).
+    /// The most bytes of results: see [`ReaddirBudget`](crate::nfs3::ReaddirBudget).
     pub count: u32,
 }
 
@@ -22,14 +22,13 @@ pub struct ReaddirArgs<'a> {
 pub struct ReaddirplusArgs<'a> {
     /// The directory.
     pub directory: &'a [u8],
-    /// Where to resume; 0 is the start.
+    /// Cookie to resume at; 0 is the start.
     pub cookie: u64,
-    /// What the reply gave along with the cookie; zeros at the start.
+    /// The verifier that the reply returned with the cookie; zeros at the start.
     pub cookie_verifier: Verifier,
-    /// The most that the names may take: see
-    /// [`ReaddirplusBudget`](crate::nfs3::ReaddirplusBudget).
+    /// The most bytes of names: see [`ReaddirplusBudget`](crate::nfs3::ReaddirplusBudget).
     pub dircount: u32,
-    /// The most that the results may take.
+    /// The most bytes of results.
     pub maxcount: u32,
 }
 

@@ -1,8 +1,8 @@
 //! Arguments of the procedures, borrowed from the record.
 //!
 //! Handles, names and paths are slices of any content; lengths of handles are checked here, those
-//! of names where the volume's limits are known. Values that the RFC's types cannot hold, and
-//! bytes after the last field, make the arguments undecodable: GARBAGE_ARGS.
+//! of names where the volume's limits are known. Values that the RFC's types cannot hold, and bytes
+//! after the last field, make the arguments undecodable: GARBAGE_ARGS.
 
 mod attributes;
 mod create;

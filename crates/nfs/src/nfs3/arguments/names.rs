@@ -7,21 +7,21 @@ use crate::xdr::{Decode, DecodeError, Decoder};
 /// Arguments of LOOKUP (RFC 1813, section 3.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookupArgs<'a> {
-    /// What to find.
+    /// The name to find.
     pub what: DirectoryName<'a>,
 }
 
 /// Arguments of REMOVE (section 3.3.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoveArgs<'a> {
-    /// What to remove.
+    /// The name to remove.
     pub object: DirectoryName<'a>,
 }
 
 /// Arguments of RMDIR (section 3.3.13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmdirArgs<'a> {
-    /// What to remove.
+    /// The name to remove.
     pub object: DirectoryName<'a>,
 }
 
@@ -39,7 +39,7 @@ pub struct RenameArgs<'a> {
 pub struct LinkArgs<'a> {
     /// The file.
     pub file: &'a [u8],
-    /// Its further name.
+    /// The new name.
     pub link: DirectoryName<'a>,
 }
 

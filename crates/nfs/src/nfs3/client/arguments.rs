@@ -1,4 +1,4 @@
-//! Arguments, written.
+//! Encoding of arguments.
 
 use crate::nfs3::FileKind;
 use crate::nfs3::arguments::{

@@ -1,4 +1,4 @@
-//! What a server tells of files, read; what a client wants them to be, written.
+//! Decoding of a server's attributes; encoding of a client's changes.
 
 use crate::nfs3::{
     Attributes, Failure, Handle, Outcome, SetAttributes, SetTime, Status, Wcc, WccAttributes,

@@ -1,8 +1,8 @@
-//! The client's side of the protocol: arguments are written, results are read.
+//! The client's side of the protocol: writes arguments, reads results.
 //!
-//! [`Request`] ties the arguments of each procedure to its results. Everything here is the mirror
-//! of what [`arguments`](super::arguments) reads and [`results`](super::results) writes, and the
-//! tests hold it against both.
+//! [`Request`] ties the arguments of each procedure to its results. Everything here mirrors the
+//! decoders of [`arguments`](super::arguments) and the encoders of [`results`](super::results), and
+//! the tests compare it with both.
 
 mod arguments;
 mod attributes;
@@ -12,13 +12,13 @@ mod results;
 use super::{Outcome, Procedure, arguments as args, results as given};
 use crate::xdr::{Decode, DecodeError, Decoder, Encode};
 
-/// The arguments of a procedure, with what it gives.
+/// The arguments of a procedure, and its results.
 pub trait Request: Encode {
-    /// What it gives with NFS3_OK.
+    /// The results with NFS3_OK.
     type Ok: for<'a> Decode<'a>;
-    /// What it tells along with a refusal.
+    /// The attributes that go along with a refusal.
     type About: for<'a> Decode<'a>;
-    /// Which procedure.
+    /// The procedure.
     const PROCEDURE: Procedure;
 
     /// Reads the results, all of them and nothing more.

@@ -1,9 +1,9 @@
-//! Arguments of another server, made those of this one: the same call with other handles.
+//! Replaces the handles in arguments, to make the same call to another server.
 
 use crate::nfs3::arguments::{Arguments, DirectoryName};
 
 impl<'a> Arguments<'a> {
-    /// Puts another handle in the place of each.
+    /// Replaces every handle by another.
     pub fn replace_handles(&mut self, mut other: impl FnMut(&'a [u8]) -> &'a [u8]) {
         let mut one = |handle: &mut &'a [u8]| *handle = other(handle);
         let mut of_name = |name: &mut DirectoryName<'a>| one(&mut name.directory);

@@ -1,4 +1,5 @@
-//! Results, read. Payload and names share the memory of the record where it is reference-counted.
+//! Decoding of results. Payload and names share the memory of the record where it is
+//! reference-counted.
 
 use crate::nfs3::results::{
     AccessOk, CommitOk, CreateOk, Entry, EntryPlus, FsinfoOk, FsstatOk, LinkWcc, LookupOk,

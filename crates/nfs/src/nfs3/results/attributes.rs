@@ -17,7 +17,7 @@ pub type AccessResult = Outcome<AccessOk, PostOp>;
 pub struct AccessOk {
     /// The file.
     pub attributes: PostOp,
-    /// Those of the rights asked about that the caller has.
+    /// The requested rights that the caller has.
     pub access: u32,
 }
 

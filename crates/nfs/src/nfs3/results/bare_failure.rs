@@ -1,4 +1,4 @@
-//! A refusal that is the same for every procedure, before any file was looked at.
+//! A refusal that is the same for every procedure, before any file was accessed.
 
 use crate::nfs3::{Procedure, Status};
 use crate::xdr::{Encode, Encoder};
@@ -6,9 +6,9 @@ use crate::xdr::{Encode, Encoder};
 /// The failure arm of any procedure, with none of its attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BareFailure {
-    /// Which procedure refuses. NULL cannot, and is not encoded.
+    /// The procedure that refuses. NULL cannot, and is not encoded.
     pub procedure: Procedure,
-    /// Why.
+    /// The reason.
     pub status: Status,
 }
 

@@ -3,7 +3,7 @@
 use crate::nfs3::{Handle, Outcome, PostOp, Wcc};
 use crate::xdr::{Encode, Encoder};
 
-/// Results of CREATE (RFC 1813, section 3.3.8); a failure tells of the directory.
+/// Results of CREATE (RFC 1813, section 3.3.8); a failure has the directory's attributes.
 pub type CreateResult = Outcome<CreateOk, Wcc>;
 
 /// Results of MKDIR (section 3.3.9).
@@ -18,7 +18,7 @@ pub type MknodResult = CreateResult;
 /// `CREATE3resok`, `MKDIR3resok`, `SYMLINK3resok`, `MKNOD3resok`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateOk {
-    /// What was made.
+    /// The handle of the new file.
     pub object: Option<Handle>,
     /// Its attributes.
     pub attributes: PostOp,

@@ -22,7 +22,7 @@ pub type CommitResult = Outcome<CommitOk, Wcc>;
 pub struct ReadlinkOk {
     /// The link itself.
     pub attributes: PostOp,
-    /// The path that it holds.
+    /// The target path.
     pub target: Bytes,
 }
 
@@ -31,7 +31,7 @@ pub struct ReadlinkOk {
 pub struct ReadOk {
     /// The file.
     pub attributes: PostOp,
-    /// Whether the data ends where the file ends.
+    /// Whether the data ends at the end of the file.
     pub eof: bool,
     /// The bytes, in pieces that are sent by reference one after the other.
     pub data: Vec<Bytes>,
@@ -46,7 +46,7 @@ pub struct WriteOk {
     pub count: u32,
     /// How durable they are.
     pub committed: Stability,
-    /// To compare with that of a COMMIT.
+    /// For comparison with the verifier of a COMMIT.
     pub verifier: Verifier,
 }
 
@@ -55,7 +55,7 @@ pub struct WriteOk {
 pub struct CommitOk {
     /// The file.
     pub wcc: Wcc,
-    /// To compare with those of the WRITEs before.
+    /// For comparison with the verifiers of the WRITEs before.
     pub verifier: Verifier,
 }
 

@@ -1,5 +1,5 @@
-//! READDIR, READDIRPLUS. How many entries a reply may hold is for the
-//! [budgets](crate::nfs3::ReaddirBudget) to say, while the entries are gathered.
+//! READDIR, READDIRPLUS. The [budgets](crate::nfs3::ReaddirBudget) limit the entries of a reply
+//! while they are gathered.
 
 use bytes::Bytes;
 
@@ -17,9 +17,9 @@ pub type ReaddirplusResult = Outcome<ReaddirplusOk, PostOp>;
 pub struct ReaddirOk {
     /// The directory.
     pub directory: PostOp,
-    /// To be sent back along with a cookie.
+    /// The verifier that must be sent back along with a cookie.
     pub cookie_verifier: Verifier,
-    /// In order.
+    /// The entries, in order.
     pub entries: Vec<Entry>,
     /// Whether the last one is the directory's last.
     pub eof: bool,
@@ -28,11 +28,11 @@ pub struct ReaddirOk {
 /// `entry3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The file's number.
+    /// The file's inode number.
     pub fileid: u64,
     /// Its name.
     pub name: Bytes,
-    /// Where to resume after it.
+    /// Cookie to resume after it.
     pub cookie: u64,
 }
 
@@ -41,9 +41,9 @@ pub struct Entry {
 pub struct ReaddirplusOk {
     /// The directory.
     pub directory: PostOp,
-    /// To be sent back along with a cookie.
+    /// The verifier that must be sent back along with a cookie.
     pub cookie_verifier: Verifier,
-    /// In order.
+    /// The entries, in order.
     pub entries: Vec<EntryPlus>,
     /// Whether the last one is the directory's last.
     pub eof: bool,
@@ -92,7 +92,7 @@ impl Encode for ReaddirplusOk {
     }
 }
 
-/// `dirlist3`, `dirlistplus3`: each entry points at the next, the last at nothing.
+/// Encodes `dirlist3` or `dirlistplus3`: each entry points at the next, the last at nothing.
 fn encode_list(entries: &[impl Encode], eof: bool, to: &mut Encoder) {
     for entry in entries {
         to.bool(true);

@@ -3,7 +3,7 @@
 use crate::nfs3::{Handle, Outcome, PostOp, Wcc};
 use crate::xdr::{Encode, Encoder};
 
-/// Results of LOOKUP (RFC 1813, section 3.3.3); a failure tells of the directory.
+/// Results of LOOKUP (RFC 1813, section 3.3.3); a failure has the directory's attributes.
 pub type LookupResult = Outcome<LookupOk, PostOp>;
 
 /// Results of REMOVE (section 3.3.12): the directory.
@@ -21,7 +21,7 @@ pub type LinkResult = Outcome<LinkWcc, LinkWcc>;
 /// `LOOKUP3resok`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookupOk {
-    /// What the name names.
+    /// The file that the name leads to.
     pub object: Handle,
     /// Its attributes.
     pub attributes: PostOp,
@@ -43,7 +43,7 @@ pub struct RenameWcc {
 pub struct LinkWcc {
     /// The file.
     pub file: PostOp,
-    /// The directory of its further name.
+    /// The directory of the new name.
     pub directory: Wcc,
 }
 

@@ -29,7 +29,7 @@ pub struct FsstatOk {
     pub free_files: u64,
     /// `afiles`: files that the caller may make.
     pub available_files: u64,
-    /// `invarsec`: for how long this is not expected to change.
+    /// `invarsec`: seconds for which this is not expected to change.
     pub invariant_seconds: u32,
 }
 
@@ -38,25 +38,25 @@ pub struct FsstatOk {
 pub struct FsinfoOk {
     /// The file that was named.
     pub attributes: PostOp,
-    /// `rtmax`: the most that a READ may ask for.
+    /// `rtmax`: the most that a READ may request.
     pub read_max: u32,
-    /// `rtpref`: what a READ should ask for.
+    /// `rtpref`: the preferred size of a READ.
     pub read_preferred: u32,
-    /// `rtmult`: what its size should be a multiple of.
+    /// `rtmult`: the factor of its size.
     pub read_multiple: u32,
     /// `wtmax`: the most that a WRITE may bring.
     pub write_max: u32,
-    /// `wtpref`: what a WRITE should bring.
+    /// `wtpref`: the preferred size of a WRITE.
     pub write_preferred: u32,
-    /// `wtmult`: what its size should be a multiple of.
+    /// `wtmult`: the factor of its size.
     pub write_multiple: u32,
-    /// `dtpref`: what a READDIR should ask for.
+    /// `dtpref`: the preferred size of a READDIR.
     pub readdir_preferred: u32,
     /// `maxfilesize`: the largest file.
     pub max_file_size: u64,
-    /// The finest step of time.
+    /// The resolution of timestamps.
     pub time_delta: Time,
-    /// What the volume can do.
+    /// The capabilities of the volume.
     pub properties: Properties,
 }
 
@@ -67,7 +67,7 @@ pub struct Properties {
     pub hard_links: bool,
     /// FSF3_SYMLINK: symbolic links.
     pub symbolic_links: bool,
-    /// FSF3_HOMOGENEOUS: PATHCONF says the same of every file.
+    /// FSF3_HOMOGENEOUS: PATHCONF returns the same for every file.
     pub homogeneous: bool,
     /// FSF3_CANSETTIME: SETATTR can set times exactly.
     pub can_set_time: bool,
