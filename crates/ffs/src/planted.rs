@@ -147,7 +147,7 @@ planted::bugs! {
     NoRevokes,
     /// The same, if the copy in the entry begins before the data.
     LaterRuns,
-    /// Of two data runs in the log that begin at the same place only the newer counts.
+    /// If two data runs in the log begin at the same place, only the newer counts.
     ShorterRuns,
     /// Room is reserved for zeros in an entry as if they were data.
     HeavyZeros,
