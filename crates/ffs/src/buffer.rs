@@ -10,7 +10,7 @@
 //! or two. Where many blocks change a little, that saves most of the work.
 //!
 //! Invariants:
-//! 1. Deltas stand in the order in which they were applied.
+//! 1. Deltas are in the order in which they were applied.
 //! 2. A delta lands only if every earlier delta on the same field has landed or lands with it;
 //!    hence, per field, the disk always shows a state that the image once had.
 //! 3. An inode is one field: the inode on disk is always some past state of it, whole. Where its
@@ -19,7 +19,7 @@
 //!    names in the image are written as they are, and a name under a pending delta stays in place.
 //! 5. Counts, runs, clusters and hashes of a group are derived in the copy, after the undoing, and
 //!    so is the hash of an inode of which a part was undone.
-//! 6. Outside of `stale` and `landing` the image is what the disk has.
+//! 6. Outside of `stale` and `landing` the image equals the block on the disk.
 //! 7. A buffer with pending deltas, or with a write under way, is not evicted.
 //!
 //! Not asserted: 2, which takes comparing every two deltas; 3, which an Update asserts; 4 and 5,

@@ -5,7 +5,7 @@
 //! through [`cache::DataPath`].
 //!
 //! Invariants:
-//! 1. For one address there is at most one buffer, and at most one read on its way.
+//! 1. For one address there is at most one buffer, and at most one read in flight.
 //! 2. A pinned, pending or dirty buffer is not evicted.
 //! 3. Metadata is written by the policy alone, one write of a block at a time.
 //! 4. While a block is read past the buffers no task makes a buffer of it

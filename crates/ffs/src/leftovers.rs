@@ -80,7 +80,7 @@ pub struct Reclaimed {
     pub state: ReclaimState,
     /// Inodes scanned.
     pub scanned: u64,
-    /// Inodes to scan, as far as is known.
+    /// Inodes to scan, as known so far.
     pub total: u64,
     /// Leaked fragments that were freed.
     pub fragments: u64,
@@ -463,7 +463,7 @@ impl Leftovers {
         }
     }
 
-    /// Inodes of a group with excess links or without a name, as far as was seen.
+    /// Inodes of a group with excess links or without a name, as seen so far.
     pub(crate) fn suspects(&self, group: u64) -> Vec<u64> {
         let first = group * self.geometry.inodes_per_group;
         self.of_group(group, |known| {

@@ -10,7 +10,7 @@
 //! it flushes.
 //!
 //! **Commit point**: there is none here. Nothing in the log changes; the caller begins a new epoch
-//! when all this is flushed, and until then the same replay can be repeated, and crash again.
+//! when all this is flushed, and until then the same replay can be repeated and interrupted again.
 //!
 //! # What tears
 //! In-place writes in flight may have torn a block between sectors. Every byte that differs between

@@ -23,7 +23,7 @@
 //!
 //! Invariants:
 //! 1. An inode changes as a whole: each item on it carries all 256 bytes, sealed.
-//! 2. Times ride on another item of the same inode if there is one.
+//! 2. Times go with another item of the same inode, if there is one.
 //! 3. Within an Update, later items on a field come after earlier ones.
 //! 4. `working` is in the order of its inodes. The last item of each inode has no change before
 //!    [`Update::finish`]: the inode may still change.

@@ -1,24 +1,26 @@
 //! Reading the log after a crash: finding its end and its beginning, and the entries in between.
 //!
-//! # Finding the tail The first entry of every segment is at a known position. Over the segments,
-//! starting with the one in which the epoch began, their recnos rise by a segment each as far as
-//! the newest round has come; so the last segment of that round is found by bisection, as in
-//! section 6 of the paper: for 512 segments one read for the first recno, 8 that leave two
-//! segments, and the later of these is read whole, and the other one if the later is not of the
-//! round. The result is a *hint*: its curhead, or that of an entry which follows it, is where
-//! reading begins. From there the chain decides, entry by entry, each checked against its checksum
-//! and the previous one.
+//! # Finding the tail
+//! The first entry of every segment is at a known position. Over the segments, starting with the
+//! one in which the epoch began, their recnos rise by a segment each as far as the newest round has
+//! come; so the last segment of that round is found by bisection, as in section 6 of the paper: for
+//! 512 segments one read for the first recno, 8 that leave two segments, and the later of these is
+//! read whole, and the other one if the later is not of the round. The result is a *hint*: its
+//! curhead, or that of an entry which follows it, is where reading begins. From there the chain
+//! decides, entry by entry, each checked against its checksum and the previous one.
 //!
 //! If the first segments have nothing of the epoch, because a later one that the volume never came
 //! to bear was written over them, bisection is impossible: then the first sectors of all segments
 //! are read, and the highest recno is the hint.
 //!
-//! # What is empty A log is empty if its slot has just begun the epoch, and no entry says that
-//! another one was durable. Any other head that a slot names is an entry that was durable when the
-//! slot was written (invariant 7 of the crate): if there is no entry, the log was damaged.
+//! # What is empty
+//! A log is empty if its slot has just begun the epoch, and no entry says that another one was
+//! durable. Any other head that a slot names is an entry that was durable when the slot was written
+//! (invariant 7 of the crate): if there is no entry, the log was damaged.
 //!
-//! # What tears A batch in flight at a power failure may be there in parts: a later entry without
-//! an earlier one. The chain ends before the first entry that is not intact; nothing behind it was
+//! # What tears
+//! A batch in flight at a power failure may be there in parts: a later entry without an earlier
+//! one. The chain ends before the first entry that is not intact; nothing behind it was
 //! acknowledged. An entry also names the first entry of its batch, before which everything was
 //! durable when it was written. So if there is an intact entry behind the end of the chain whose
 //! batch begins behind it too, the log was damaged in the middle, and this is reported: the lost

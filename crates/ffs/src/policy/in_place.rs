@@ -10,8 +10,8 @@
 //! Invariants:
 //! 1. After the first failed write or flush nothing is ever reported durable again. A write that
 //!    finds the device below full has failed no caller: nothing has landed, and the round is tried
-//!    again. Until it succeeds there are no changes, and a caller that waits for one is answered
-//!    that it is lost.
+//!    again. Until it succeeds there are no changes, and a caller that waits for one learns that it
+//!    is lost.
 //! 2. A settling caller waits for changes made before it asked, and for no later ones: each read
 //!    dirties an access time, so while a client reads there is always more.
 //! 3. Undo records take a share of the memory. Where callers do not wait until their change is

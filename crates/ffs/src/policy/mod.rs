@@ -188,7 +188,7 @@ pub trait Policy {
         None
     }
 
-    /// Writes in place what was changed without a delta. A failure stops the volume.
+    /// Writes buffers that were changed without a delta in place. A failure stops the volume.
     fn write_times(&self) -> LocalBoxFuture<'static, ()> {
         self.settle().map(|_| ()).boxed_local()
     }

@@ -333,7 +333,7 @@ mod tests {
         let executor = Executor::new(1);
         executor.block_on(async {
             let policy = policy_on(&executor).await;
-            policy.running.set(true); // rounds come when the test says so
+            policy.running.set(true); // the test runs the rounds
             let buffer = stage(&policy, 2000, Depends::NOTHING);
             policy.round().await.expect("the disk is good");
             change_ranks(&policy, &buffer, 10, &[2, 7, 9], Depends::NOTHING);
@@ -355,7 +355,7 @@ mod tests {
             let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::default() };
             let recovered = Recovered::just_made(&executor, &options).await;
             let policy = OrderedWrites::new(recovered.home.clone(), executor.runtime(), None);
-            policy.running.set(true); // rounds come when the test says so
+            policy.running.set(true); // the test runs the rounds
             let buffer = stage(&policy, 2000, Depends::NOTHING);
             let mut staged = 1;
             let mut next = Update::new(vnode::Space::Superuser);
@@ -394,7 +394,7 @@ mod tests {
         let executor = Executor::new(1);
         executor.block_on(async {
             let policy = policy_on(&executor).await;
-            policy.running.set(true); // rounds come when the test says so
+            policy.running.set(true); // the test runs the rounds
             let mut buffers = vec![stage(&policy, 4000, Depends::NOTHING)];
             buffers.push(stage(&policy, 4008, Depends::on(Sequence(1))));
             buffers.push(stage(&policy, 4016, Depends::NOTHING));

@@ -1,7 +1,7 @@
 //! Costs of a reply under policy `log`: flushes and through-writes, and reads of overwritten data,
 //! counted on real files.
 //!
-//! Time stands still here, so the sync never begins by itself: every counted flush is one that a
+//! The clock is stopped here, so the sync never begins by itself: every counted flush is one that a
 //! reply waits for.
 
 use std::cell::Cell;

@@ -31,7 +31,7 @@
 //!
 //! Invariants:
 //! 1. A delta lands only when its entry is durable.
-//! 2. An entry is submitted only when the payload that it reveals is durable or rides in it.
+//! 2. An entry is submitted only when the payload that it reveals is durable or in the entry.
 //! 3. A hold drops with a flush of the volume that was issued after the in-place write completed.
 //!    The hold of a freed block drops when the entry that freed it is durable: a replay then skips
 //!    the block's changes in older entries.

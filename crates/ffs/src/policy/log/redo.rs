@@ -46,8 +46,8 @@ fn holds_nothing(bytes: &[u8]) -> bool {
     bytes.chunks(CHUNK_SIZE).all(|some| some.iter().fold(0, |seen, byte| seen | byte) == 0)
 }
 
-/// Maximum size of the entry body for an Update: the sum of the bounds of the items of which
-/// [`Redo::draft`] makes it.
+/// Maximum size of the entry body for an Update: the sum of the bounds of its items, from which
+/// [`Redo::draft`] makes the body.
 ///
 /// An Update never exceeds the maximum of an entry. It lands or clears a limited number of blocks
 /// ([`crate::data`], [`crate::size`]), each with a bit and a pointer, and two more of each if a

@@ -24,7 +24,8 @@ async fn remembered(volume: &Volume, number: u8) -> Rc<CallKey> {
 /// A volume is recovered from its saved log while the other one is absent, and power fails at any
 /// moment: the other one has everything that was acknowledged.
 ///
-/// # Errors The first state that differs from the acknowledged one.
+/// # Errors
+/// The first state that differs from the acknowledged one.
 pub(crate) fn saved_and_absent(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let mut estate = Estate::new();
@@ -73,7 +74,8 @@ pub(crate) fn saved_and_absent(seed: u64) -> Result<(), String> {
 /// A volume stops, and its part of the log cannot be saved anywhere, so that the other volume fills
 /// the log and waits. Both come back, with their remembered answers.
 ///
-/// # Errors The first state that differs from the acknowledged one.
+/// # Errors
+/// The first state that differs from the acknowledged one.
 pub(crate) fn full_and_nowhere_to_save(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let mut estate = Estate::new();

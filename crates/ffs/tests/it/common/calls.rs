@@ -1,4 +1,4 @@
-//! Calls that are remembered with what they change, while the log goes round; cut at any moment.
+//! Calls that are remembered with their changes, while the log wraps around; cut at any moment.
 //!
 //! Each worker makes one call after the other in a directory of its own, and holds the keys of the
 //! last few. So after a cut its directory shows how many of its calls were carried out, and the log

@@ -317,8 +317,7 @@ pub(crate) fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("ffs-{process}-{number}-{name}.img"))
 }
 
-/// A clock that stands still and a pool of tasks on this thread: a world in which only work makes
-/// progress.
+/// A stopped clock and a pool of tasks on this thread: a world in which only work makes progress.
 pub(crate) struct World {
     pool: RefCell<futures::executor::LocalPool>,
     runtime: runtime::Runtime,

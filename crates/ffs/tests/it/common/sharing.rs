@@ -232,7 +232,8 @@ async fn boot(
 
 /// A life of volumes with one log.
 ///
-/// # Errors The first state that differs from the acknowledged one.
+/// # Errors
+/// The first state that differs from the acknowledged one.
 pub(crate) fn life(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let mut estate = Estate::new();
@@ -270,7 +271,8 @@ pub(crate) fn life(seed: u64) -> Result<(), String> {
 /// A large file is removed from one of the volumes, power fails, and fails again while they are
 /// opened: at any moment of that the space to be freed is known.
 ///
-/// # Errors The space that was not freed.
+/// # Errors
+/// The space that was not freed.
 pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let present: Vec<usize> = (0..VOLUMES).collect();
@@ -349,7 +351,8 @@ pub(crate) async fn all(
 /// The disk of one volume fails, and the other writes on for several rounds of the log; then both
 /// come back.
 ///
-/// # Errors The first state that differs from the acknowledged one.
+/// # Errors
+/// The first state that differs from the acknowledged one.
 pub(crate) fn one_that_stops(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let mut estate = Estate::new();

@@ -56,9 +56,9 @@ pub(crate) fn repaired_alone() -> Result<(), String> {
     Ok(())
 }
 
-/// One is to be replayed by itself while a large file is being freed: this is refused, and nothing
-/// is written, however often it is tried. Once all were served, the file is gone, and the replay is
-/// possible.
+/// A replay of one volume by itself is tried while a large file is being freed: this is refused,
+/// and nothing is written, however often it is tried. Once all were served, the file is gone, and
+/// the replay is possible.
 pub(crate) fn large_file_repaired_alone(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let (mut estate, before, _) = with_a_chain(seed, &mut prng)?;
