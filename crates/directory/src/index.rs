@@ -42,7 +42,7 @@ pub enum IndexChange {
     Added {
         /// The name.
         name: Box<[u8]>,
-        /// Its position and inode.
+        /// Position and inode of the name.
         slot: Slot,
         /// Bytes up to the next entry.
         record_length: usize,
@@ -53,7 +53,7 @@ pub enum IndexChange {
     Returned {
         /// The name.
         name: Box<[u8]>,
-        /// Its position and inode.
+        /// Position and inode of the name.
         slot: Slot,
     },
     /// A name was dropped from its offset.
@@ -69,12 +69,12 @@ pub enum IndexChange {
     Retargeted {
         /// The name.
         name: Box<[u8]>,
-        /// Its position and inode.
+        /// Position and inode of the name.
         slot: Slot,
     },
     /// ".." names another directory.
     Parent {
-        /// Its inode.
+        /// Inode of the parent.
         ino: u64,
     },
     /// Another chunk was added.
@@ -242,7 +242,7 @@ impl DirIndex {
         self.ghosts.get(name).copied()
     }
 
-    /// Whether it has only "." and "..".
+    /// Whether the directory has only "." and "..".
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }

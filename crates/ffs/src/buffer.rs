@@ -158,7 +158,7 @@ impl Buffer {
         self.address
     }
 
-    /// Its role.
+    /// Role of the block.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -381,7 +381,7 @@ impl Buffer {
         open.any(|delta| overlaps(&delta.undo.field(), &bits))
     }
 
-    /// Whether it was changed without a delta.
+    /// Whether the buffer was changed without a delta.
     pub fn is_dirty(&self) -> bool {
         self.dirty.get()
     }

@@ -298,12 +298,12 @@ impl Undo {
         }
     }
 
-    /// Whether it undoes the entry at `at`.
+    /// Whether this undoes a change of the entry at `at`.
     pub(crate) fn is_of_entry(&self, at: usize) -> bool {
         matches!(self, Undo::Entry { offset, .. } if *offset == at)
     }
 
-    /// Whether it would change nothing: the entry already has its old value.
+    /// Whether this undo would change nothing: the entry already has its old value.
     pub(crate) fn is_undone_in(&self, image: &[u8]) -> bool {
         match self {
             Undo::Entry { offset, ino, kind } => entry_at(image, *offset) == (*ino, *kind),
@@ -311,7 +311,7 @@ impl Undo {
         }
     }
 
-    /// Whether it undoes the beginning of an inode.
+    /// Whether this undoes the beginning of an inode.
     pub(crate) fn begins_inode(&self) -> bool {
         match self {
             Undo::Bytes { old, .. } => {

@@ -243,7 +243,7 @@ impl Home {
     /// small enough for the page cache, where a block that memory has no room for is found again.
     ///
     /// # Errors
-    /// Those of the device.
+    /// I/O errors of the device.
     pub async fn write_images(&self, images: Vec<WriteImage>) -> Result<(), IoError> {
         let place =
             |image: &WriteImage| self.geometry.byte_address(image.address) + image.from as u64;

@@ -44,7 +44,7 @@ impl Ffs {
         Ok(node)
     }
 
-    /// The same, in whatever state a crash has left the file.
+    /// The file with this number, in whatever state a crash has left it.
     pub(crate) async fn load_as_it_is(&self, ino: u64) -> Result<Rc<Node>, FsError> {
         let (buffer, offset) = self.inode_place(ino).await?;
         let dinode = buffer.read(|image| *Dinode::at(image, offset));
@@ -63,7 +63,7 @@ impl Ffs {
         buffer.read(|image| self.attributes_at(ino, Dinode::at(image, offset)))
     }
 
-    /// The same past the buffers: `None` if the block of inodes has a buffer or was looked into
+    /// Attributes read past the buffers: `None` if the inode block has a buffer or was looked into
     /// lately.
     async fn look_past_buffers(&self, ino: u64) -> Result<Option<Attributes>, FsError> {
         self.check_initialised(ino).await?;

@@ -69,12 +69,12 @@ pub enum Subject {
 
 /// One change with its meaning.
 pub struct Item {
-    /// Its meaning.
+    /// Meaning of the change.
     pub intent: Intent,
     /// The inode or entry that it is about.
     pub subject: Subject,
-    /// Its effect. Payload has none: it only has to be flushed. The last item of an inode has none
-    /// either before the Update is closed ([`crate::update`], invariant 4).
+    /// Effect of the change. Payload has none: it only has to be flushed. The last item of an inode
+    /// has none either before the Update is closed ([`crate::update`], invariant 4).
     pub change: Option<(Rc<Buffer>, Edit)>,
 }
 

@@ -99,7 +99,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The same for a rename: one name goes, and another one appears or is retargeted.
+    /// Whether a rename has begun: one name goes, and another one appears or is retargeted.
     async fn has_renamed(&self, names: &[NameEvidence]) -> Result<bool, FsError> {
         let new = names.iter().find(|name| name.after != 0);
         let old = names.iter().find(|name| name.after == 0);

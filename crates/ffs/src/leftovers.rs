@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Facts about an inode that existed at the opening.
 #[derive(Clone, Copy, Default)]
 struct Fact {
-    /// Its links, once it was scanned, less the names seen.
+    /// Links of the inode, once it was scanned, less the names seen.
     excess: i32,
     /// Names seen, each once.
     names: i32,
@@ -54,7 +54,7 @@ struct Fact {
     is_dropped: bool,
     /// A caller has reached it by a name since.
     is_found: bool,
-    /// It began since the opening: all its names are new.
+    /// The inode began since the opening: all its names are new.
     is_begun: bool,
 }
 
@@ -62,7 +62,7 @@ struct Fact {
 struct OfGroup {
     /// A bit for each fragment that is not known to belong to a file.
     fragments: Vec<u8>,
-    /// The same for inodes.
+    /// A bit for each inode that is not known to belong to a file.
     inodes: Vec<u8>,
     /// Facts by the index of the inode.
     facts: Vec<Fact>,
@@ -93,12 +93,12 @@ pub struct Reclaimed {
 /// State of reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReclaimState {
-    /// It is scanning the volume, or waits for its turn.
+    /// Scanning the volume, or waiting for its turn.
     #[default]
     Running,
     /// All leaks of the crash are repaired: the volume can be stopped cleanly.
     Done,
-    /// It met damage that no crash causes, or an error of the disk. The volume needs a checker.
+    /// Stopped by damage that no crash causes, or an error of the disk. The volume needs a checker.
     Failed,
 }
 
@@ -201,7 +201,7 @@ impl Leftovers {
     /// Waits until the scan is through.
     ///
     /// # Errors
-    /// Those of [`Leftovers::wait_until`].
+    /// As [`Leftovers::wait_until`].
     pub(crate) async fn wait_for_scan(&self, clock: &dyn Clock) -> Result<(), FsError> {
         let end = self.geometry.group_count * self.geometry.inodes_per_group;
         self.wait_until(clock, || self.cursor.get() >= end).await
@@ -217,7 +217,7 @@ impl Leftovers {
     /// Marks a file as needed by a caller, and waits until it has a name, or is gone.
     ///
     /// # Errors
-    /// Those of [`Leftovers::wait_until`].
+    /// As [`Leftovers::wait_until`].
     pub(crate) async fn find(&self, clock: &dyn Clock, ino: u64) -> Result<(), FsError> {
         self.of_inode(ino, |fact| fact.is_touched = true);
         self.wait_until(clock, || self.is_found(ino)).await

@@ -135,15 +135,15 @@ pub enum OpenError {
 pub enum ReadOnlyReason {
     /// The device refuses writes.
     Device,
-    /// It is big-endian.
+    /// The file system is big-endian.
     ByteOrder,
-    /// It has a soft updates journal.
+    /// The file system has a soft updates journal.
     Journal,
-    /// It is journalled below the file system.
+    /// The disk is journalled below the file system.
     GeomJournal,
-    /// It has snapshots.
+    /// The file system has snapshots.
     Snapshots,
-    /// It uses access control lists or labels.
+    /// The file system uses access control lists or labels.
     AccessControlLists,
 }
 

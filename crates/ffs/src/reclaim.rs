@@ -136,7 +136,7 @@ impl Ffs {
         }
     }
 
-    /// The same, and waits until reclaim has ended.
+    /// Asks reclaim to end, unless it must finish, and waits until it has ended.
     pub(crate) async fn end_reclaim(&self) {
         self.ask_reclaim_to_end();
         if let Some(leftovers) = &self.leftovers {
@@ -464,7 +464,8 @@ impl Reclaim {
         Ok(held)
     }
 
-    /// The same for the blocks that the inode itself points at.
+    /// Takes the blocks that the inode itself points at out of the candidates; returns their
+    /// sectors.
     async fn hold_direct(&self, kind: FileKind, dinode: &Dinode) -> Result<u64, FsError> {
         let geometry = self.engine().geometry();
         let mut held = 0;
@@ -482,9 +483,9 @@ impl Reclaim {
         Ok(held)
     }
 
-    /// The same for a tree of pointers with its block at `address`, and for the blocks that it
-    /// leads to below the end of the file. Each slot spans `span` blocks of the file, starting with
-    /// block `first`.
+    /// Takes a tree of pointers with its block at `address` out of the candidates, and the blocks
+    /// that it leads to below the end of the file. Each slot spans `span` blocks of the file,
+    /// starting with block `first`.
     fn hold_tree(
         &self,
         address: u64,
@@ -521,7 +522,7 @@ impl Reclaim {
         .boxed_local()
     }
 
-    /// The same for one run of a file.
+    /// Takes one run of a file out of the candidates; returns its sectors.
     async fn hold(&self, address: u64, count: u64) -> Result<u64, FsError> {
         if address == 0 {
             return Ok(0);

@@ -72,7 +72,7 @@ impl Default for OpenOptions {
 
 /// An open volume.
 pub struct Opened {
-    /// Its files, and the engine below them.
+    /// The volume's files, and the engine below them.
     pub files: Rc<Files>,
     /// Reason why it is read-only although it was to be writable.
     pub read_only: Option<ReadOnlyReason>,
@@ -80,7 +80,7 @@ pub struct Opened {
     pub rebuilt: Option<fsck::Report>,
     /// Statistics of the log's replay, if one was needed.
     pub replayed: Option<Replayed>,
-    /// Whether it is served before leaks of a crash were looked for; reclaim runs in parallel.
+    /// Whether the volume is served before a scan for leaks of a crash; reclaim runs in parallel.
     pub reclaims: bool,
     /// Reason why the intents in a damaged ring are not believed.
     pub lost_intents: Option<String>,

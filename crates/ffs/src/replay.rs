@@ -378,7 +378,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The same for zeros, which share one copy.
+    /// Notes zeros to write, which share one copy.
     fn put_zeros(&mut self, recno: u64, offset: u64, length: u64) {
         for at in (0..length).step_by(ZEROS.len()) {
             let step = (length - at).min(SPAN) as usize;

@@ -47,7 +47,7 @@ pub(crate) struct Union {
 }
 
 impl Union {
-    /// Whether it contains any number of this range.
+    /// Whether the set contains any number of this range.
     pub(crate) fn meets(&self, range: &Range<usize>) -> bool {
         let last = self.ranges.range(..range.end).next_back();
         !range.is_empty() && last.is_some_and(|(_, &end)| end > range.start)

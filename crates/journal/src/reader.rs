@@ -68,7 +68,7 @@ impl Live {
 /// An entry read from the log.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its header.
+    /// Header of the entry.
     pub header: Header,
     /// Table of contents and data.
     pub body: Bytes,
@@ -113,7 +113,7 @@ pub async fn find(device: &dyn BlockDevice, epoch: u64) -> Result<Option<Live>, 
     find_with(device, epoch, |_| ()).await
 }
 
-/// The same; calls `visit` with every live entry, in order, and perhaps some before those.
+/// As [`find`]; calls `visit` with every live entry, in order, and perhaps some before those.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -220,7 +220,7 @@ impl Search<'_> {
         }
     }
 
-    /// The same, whatever the circle contains.
+    /// The hint found by reading the start of every segment.
     async fn any_hint(&mut self) -> Result<Option<Header>, JournalError> {
         let mut found = Vec::new();
         let numbers: Vec<u64> = (0..self.segments()).collect();
@@ -366,7 +366,7 @@ impl<'a> Walker<'a> {
     /// The next entry, unless the chain ends here.
     ///
     /// # Errors
-    /// Those of the device.
+    /// I/O errors of the device.
     pub async fn next(&mut self) -> Result<Option<Entry>, JournalError> {
         let first = self.at - self.at % SEGMENT_UNITS;
         let segment = match &self.segment {

@@ -256,7 +256,7 @@ impl Journal {
     /// needed: the commit point of its beginning.
     ///
     /// # Errors
-    /// Those of the device.
+    /// I/O errors of the device.
     pub async fn found(&self, head: impl Into<Option<u64>>) -> Result<(), IoError> {
         let head = self.nameable(head);
         self.write_slot(head, State::Open).await?;
@@ -570,7 +570,7 @@ impl Journal {
     /// Names a later head without an entry: for a caller that needs room and has nothing to log.
     ///
     /// # Errors
-    /// Those of the device.
+    /// I/O errors of the device.
     pub async fn note_head(&self, head: impl Into<Option<u64>>) -> Result<(), IoError> {
         let head = self.nameable(head);
         if is_planted(Bug::EarlyOverwrite) {
@@ -585,7 +585,7 @@ impl Journal {
     /// entry at `head` on: see [`crate::at_rest`].
     ///
     /// # Errors
-    /// Those of the device.
+    /// I/O errors of the device.
     pub async fn close(&self, head: impl Into<Option<u64>>) -> Result<(), IoError> {
         self.write_slot(self.nameable(head), State::AtRest).await?;
         self.device.flush().await?;
@@ -607,7 +607,7 @@ impl Journal {
 }
 
 impl Place {
-    /// Whether it is more than the filling of a segment.
+    /// Whether the entry is more than the filling of a segment.
     fn is_real(&self) -> bool {
         self.draft != Draft::default()
     }

@@ -460,7 +460,7 @@ impl Allocator {
         self.count_directory_of(self.geometry().group_of_inode(ino), change);
     }
 
-    /// The same for a group.
+    /// A directory was made (1) or removed (-1) in a group.
     pub(crate) fn count_directory_of(&self, group: u64, change: i64) {
         let mut group = self.groups[group as usize].borrow_mut();
         if group.counts {

@@ -25,7 +25,7 @@ pub struct NameEvidence {
 /// An inode as an Update leaves it, without its access time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InodeEvidence {
-    /// Its number.
+    /// Inode number.
     pub ino: u64,
     /// Generation of the file.
     pub generation: u32,

@@ -14,7 +14,7 @@ use super::evidence::{InodeEvidence, NameEvidence};
 /// An Update that answers a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Intent {
-    /// Its number among those of the epoch.
+    /// Number of the Update in its epoch.
     pub(crate) sequence: u64,
     /// Earlier intents that were not done: the Update is not visible unless the ring says that they
     /// are.

@@ -21,9 +21,9 @@ use crate::replay::ReplayError;
 
 /// A volume that is to share a log.
 pub struct Sharer {
-    /// Its disk.
+    /// The volume's disk.
     pub device: Rc<dyn BlockDevice>,
-    /// Its saved part of an earlier log, if any: see [`Save`].
+    /// The volume's saved part of an earlier log, if any: see [`Save`].
     pub saved: Option<Rc<dyn BlockDevice>>,
 }
 

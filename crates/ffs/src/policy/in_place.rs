@@ -76,7 +76,7 @@ pub trait Order: Sized + 'static {
     }
     /// Makes everything in flight wanted now.
     fn hurry(&self) {}
-    /// The same, but to free memory and not for a waiting caller.
+    /// Makes everything in flight wanted to free memory, not for a waiting caller.
     fn push(&self) {}
     /// Maximum bytes of undo records, if the memory budget is `budget`.
     fn most_memory(&self, budget: usize) -> usize {

@@ -101,15 +101,15 @@ const TICK: Duration = Duration::from_secs(1);
 /// The state that another Update has to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// Its inodes are initialised, its links counted.
+    /// Inodes initialised, links counted.
     Prepared,
     /// The names that it adds hang.
     Hung,
-    /// The names that it removes are gone.
+    /// Removed names are gone.
     Dropped,
-    /// It is durable.
+    /// Durable.
     Done,
-    /// It is durable, and so is every earlier Update.
+    /// Durable, and so is every earlier Update.
     DoneThrough,
 }
 
@@ -138,7 +138,7 @@ struct Flight {
     needed_by: Vec<u64>,
     /// Updates whose state may change when the state of this one does; some may be durable by now.
     watched_by: Vec<u64>,
-    /// Whether it changes '..' of a directory.
+    /// Whether the Update changes '..' of a directory.
     has_moved_directory: bool,
     is_hung: bool,
     /// The names that it removes are gone, and their directories show that.

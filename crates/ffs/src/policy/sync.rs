@@ -69,7 +69,7 @@ struct Flight {
     remaining: [u32; RANKS],
     /// Whether payload still waits for a flush issued after it.
     payload: bool,
-    /// Whether it adds a link.
+    /// Whether the Update adds a link.
     links: bool,
     /// Updates that have to be durable first.
     rests_on: Depends,

@@ -109,7 +109,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// Whether it sets the content of a place on the volume.
+    /// Whether the record sets the content of a place on the volume.
     pub fn is_change(&self) -> bool {
         use Record::{Bits, Bytes, Group, Inodes, Zeros};
         matches!(self, Bytes { .. } | Zeros { .. } | Bits { .. } | Group { .. } | Inodes { .. })

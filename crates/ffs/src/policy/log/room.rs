@@ -188,7 +188,7 @@ impl SharedLog {
         }
     }
 
-    /// The same as [`SharedLog::give_room`], after a round that wrote nothing in place.
+    /// As [`SharedLog::give_room`], after a round that wrote nothing in place.
     pub(super) async fn give_what_is_obsolete(&self) -> Result<(), IoError> {
         if self.wanting.get() {
             self.part_with_stopped().await?;

@@ -118,7 +118,7 @@ impl SharedLog {
     /// From now on the epoch of several volumes exists, with the records that they have taken over.
     ///
     /// # Errors
-    /// Those of the log's device.
+    /// I/O errors of the log's device.
     pub async fn found(&self) -> Result<(), IoError> {
         let _alone = self.slots.acquire(1).await;
         self.journal.found(self.head()).await
@@ -128,7 +128,7 @@ impl SharedLog {
     /// volume that bears the previous epoch is not believed.
     ///
     /// # Errors
-    /// Those of the log's device.
+    /// I/O errors of the log's device.
     pub async fn told_bearers(&self) -> Result<(), IoError> {
         let _alone = self.slots.acquire(1).await;
         self.journal.note_head(self.head()).await

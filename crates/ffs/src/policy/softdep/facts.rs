@@ -27,7 +27,7 @@ const LINKING: usize = 1;
 /// An effect of an Update in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fact {
-    /// It added a name of this inode.
+    /// Added a name of this inode.
     Named(u64),
     /// This inode begins with it.
     Begun(u64),
@@ -52,7 +52,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Whether it added a name of this inode.
+    /// Whether the Update added a name of this inode.
     pub(super) fn has_named(&self, ino: u64) -> bool {
         self.facts.contains(&Fact::Named(ino))
     }
