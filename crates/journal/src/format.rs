@@ -139,7 +139,7 @@ pub struct Slot {
     lines: [Line; LINES],
 }
 
-/// Bytes of a slot without its lines, all covered by its checksum.
+/// Bytes of a slot without its lines: the part that its checksum covers.
 const BASE: usize = offset_of!(Slot, lines);
 const _: () = assert!(BASE == 72 && size_of::<Slot>() <= UNIT as usize);
 

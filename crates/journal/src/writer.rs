@@ -271,7 +271,7 @@ impl Journal {
     }
 
     /// Saves on another device the entries of one of the volumes that share the log, from the entry
-    /// at `head` on, which is the first that it needs; then it needs nothing here.
+    /// at `head` on, before which the volume needs nothing; then it needs nothing here.
     ///
     /// # Errors
     /// [`JournalError`]; then the entries are still needed here.

@@ -28,7 +28,7 @@ const KEPT_BACK: u64 = 5 * SEGMENT;
 /// Maximum room reserved for entries of one volume that wait for the writer: a few batches, or a
 /// part of a small log.
 const MOST_QUEUED: u64 = 8 << 20;
-/// After this time the administrator is told that there is no room.
+/// Wait for room that is counted, and reported to the administrator, as a long one.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 /// Pause between two attempts to get room that a stopped volume holds.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -169,7 +169,7 @@ impl SharedLog {
     }
 
     /// Whether a task waits for room and this volume can help: by writing in place the changes that
-    /// hold the head, or, if no volume has any, by naming a later head.
+    /// hold the head, or, if no volume has changes to write, by naming a later head.
     pub(super) fn wants_help_of(&self, volume: &RedoLog) -> bool {
         let holds = |volume: &RedoLog| !volume.flights.borrow().is_empty();
         self.wanting.get() && (holds(volume) || !self.running().any(|other| holds(&other)))

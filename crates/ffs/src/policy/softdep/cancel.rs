@@ -37,7 +37,7 @@ impl Dependencies {
                 _ => None,
             };
         }
-        // Only now are the earlier Updates of the entries known to which it adds.
+        // Only now are the earlier Updates known that changed the entries which it adds.
         for item in update.items.iter().filter(|item| item.intent == Intent::EntryDropped) {
             let needs = self.flights.borrow().needs_below(flight, DESTRUCTIVE);
             let (pinned, moves_directory) = (self.pinned.get(), flight.has_moved_directory);
