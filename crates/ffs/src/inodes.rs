@@ -176,7 +176,7 @@ impl Ffs {
         grown.filter(|&grown| !self.policy.horizon().has_passed(grown))
     }
 
-    /// Whether an inode that is free in the map is free. On a damaged disk it may be a file.
+    /// Whether an inode that is free in the map is unused. On a damaged disk it may be a file.
     async fn is_unused(&self, ino: u64) -> Result<bool, FsError> {
         let geometry = self.geometry();
         let position = geometry.inode_position(ino);
@@ -232,8 +232,8 @@ impl Ffs {
     }
 
     /// A generation for a file, to replace the previous one of its inode. It is random: a client
-    /// may know a file that a crash took, whose generation the disk does not have, so the next
-    /// number may be in use.
+    /// may know a file that a crash took, whose generation the disk does not have, so a client may
+    /// know the next number too.
     fn new_generation(&self, before: u32) -> u32 {
         match self.runtime.random.next_u64() as u32 {
             _ if is_planted(Bug::SameGeneration) => before.max(1),

@@ -256,7 +256,7 @@ async fn save_absent(
     Ok(())
 }
 
-/// Begins the epoch of the recovered volumes. Absent volumes that were at rest keep their lines, as
+/// Begins the epoch of the recovered volumes. Other volumes that were at rest keep their lines, as
 /// long as there is room.
 async fn begin_together(
     members: &[&Member],
