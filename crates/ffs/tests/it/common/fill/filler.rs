@@ -242,7 +242,7 @@ impl<'a> Filler<'a> {
         well
     }
 
-    /// Makes a file longer, or shorter, which is never refused.
+    /// Makes a file longer or shorter; shortening is never refused.
     pub(crate) async fn resize(&mut self, index: usize, size: u64) -> bool {
         let File { id, size: old, .. } = self.files[index];
         let before = self.about(&[id]).await;
