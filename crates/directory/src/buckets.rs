@@ -1,19 +1,20 @@
-//! Numbers by keys that are spread evenly, in the order of the keys.
+//! A map from evenly spread keys to numbers, in the order of the keys.
 //!
-//! A tree of a million names is a chain of misses of the processor's cache. Here the first bits of
-//! a key tell its bucket, and a bucket is a few lines of the cache: so it is two misses. What that
-//! takes is that keys begin with a hash: where they were chosen, buckets could be long.
+//! A lookup in a tree of a million names is a chain of cache misses. Here the first bits of a key
+//! select its bucket, and a bucket is a few cache lines: so a lookup takes two misses. This
+//! requires that keys begin with a hash: with chosen keys, buckets could be long.
 //!
 //! Invariants:
-//! 1. Bucket `i` of `2^b` holds the keys of which `i` are the first `b` bits, in their order. So
-//!    all buckets, one after the other, are in order.
+//! 1. Bucket `i` of `2^b` holds the keys whose first `b` bits are `i`, in order. So all buckets,
+//!    one after the other, are in order.
 //! 2. There are between [`LEAST`] and [`MOST`] keys for each bucket, on average, or there is one
-//!    bucket. It takes one step over all keys to have twice as many buckets, or half, after changes
+//!    bucket. Doubling or halving the number of buckets takes one step over all keys, after changes
 //!    of at least half as many.
 
 use std::mem::take;
 
-/// Keys for each bucket on average beyond which there are to be more buckets, and below which less.
+/// Average number of keys per bucket above which buckets are split, and below which they are
+/// joined.
 const MOST: usize = 32;
 const LEAST: usize = 8;
 
@@ -24,7 +25,7 @@ pub(crate) struct Slots {
     count: usize,
 }
 
-/// A key in two halves, so that it takes no more memory than it has bytes, and its number.
+/// A key in two halves, so that an entry has no padding, and its number.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     high: u32,
@@ -32,7 +33,7 @@ struct Entry {
     number: u32,
 }
 
-/// Bytes of memory that a number takes with its key, about: buckets are not full.
+/// Approximate bytes of memory of a number with its key: buckets are not full.
 pub(crate) const COST: usize = size_of::<Entry>() * 3 / 2 + 2;
 
 impl Entry {
@@ -50,7 +51,7 @@ impl Slots {
         Self { buckets: vec![Vec::new()], count: 0 }
     }
 
-    /// How many there are.
+    /// Number of keys.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -59,14 +60,14 @@ impl Slots {
         self.count == 0
     }
 
-    /// The first of a key from `start` on, up to `end`. Both must have the same first half.
+    /// The first key from `start` on, up to `end`. Both must have the same first half.
     pub(crate) fn first(&self, start: u64, end: u64) -> Option<(u64, u32)> {
         let bucket = &self.buckets[self.bucket(start)];
         let entry = bucket.get(place(bucket, start))?;
         (entry.key() <= end).then_some((entry.key(), entry.number))
     }
 
-    /// The number of a key, to be changed.
+    /// The number of a key, for changing it.
     pub(crate) fn get_mut(&mut self, key: u64) -> Option<&mut u32> {
         let bucket = self.bucket(key);
         let bucket = &mut self.buckets[bucket];
@@ -78,7 +79,7 @@ impl Slots {
     /// Adds a key.
     ///
     /// # Panics
-    /// If it is there.
+    /// If the key exists.
     pub(crate) fn insert(&mut self, key: u64, number: u32) {
         let bucket = self.bucket(key);
         let bucket = &mut self.buckets[bucket];
@@ -95,7 +96,7 @@ impl Slots {
         }
     }
 
-    /// Takes a key away, and tells its number.
+    /// Removes a key, and returns its number.
     pub(crate) fn remove(&mut self, key: u64) -> Option<u32> {
         let bucket = self.bucket(key);
         let bucket = &mut self.buckets[bucket];
@@ -109,18 +110,18 @@ impl Slots {
         Some(number)
     }
 
-    /// All, in the order of their keys.
+    /// All keys and numbers, in the order of the keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u32)> + Clone {
         self.buckets.iter().flatten().map(|entry| (entry.key(), entry.number))
     }
 
-    /// Where a key is, or would be (invariant 1).
+    /// The bucket of a key (invariant 1).
     fn bucket(&self, key: u64) -> usize {
         let bits = self.buckets.len().ilog2();
         key.checked_shr(u64::BITS - bits).unwrap_or(0) as usize
     }
 
-    /// Makes two buckets of each (invariant 2).
+    /// Splits each bucket in two (invariant 2).
     fn part(&mut self) {
         let half = u64::BITS - 1 - self.buckets.len().ilog2();
         let mut parted = Vec::with_capacity(2 * self.buckets.len());
@@ -133,7 +134,7 @@ impl Slots {
         assert!(self.count <= MOST * self.buckets.len(), "invariant 2: buckets are short enough");
     }
 
-    /// Makes one bucket of each two (invariant 2).
+    /// Joins each pair of buckets (invariant 2).
     fn join(&mut self) {
         self.buckets = self.buckets.chunks_exact(2).map(<[_]>::concat).collect();
         let are_few = self.buckets.len() == 1 || self.count >= LEAST * self.buckets.len();
@@ -141,8 +142,8 @@ impl Slots {
     }
 }
 
-/// The first place in a bucket of which the key is not before this one. All are looked at: those
-/// misses of the processor's cache happen at once, where a search has each wait for the one before.
+/// Index of the first entry in a bucket whose key is not below `key`. All entries are compared:
+/// their cache misses overlap, while in a binary search each waits for the one before.
 fn place(bucket: &[Entry], key: u64) -> usize {
     bucket.iter().filter(|entry| entry.key() < key).count()
 }

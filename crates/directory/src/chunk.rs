@@ -1,8 +1,8 @@
 //! Directory chunks: finding, adding and dropping entries in 512 bytes.
 //!
-//! A chunk is filled by its entries without gaps, none crosses its end, and it is the unit that
-//! the disk writes at once. These functions look at the bytes of one chunk and say what an Update
-//! should change; they change nothing themselves.
+//! A chunk is filled by its entries without gaps, none crosses its end, and it is the unit that the
+//! disk writes atomically. These functions look at the bytes of one chunk and return the changes
+//! that an Update should make; they change nothing themselves.
 //!
 //! Invariants:
 //! 1. An entry never moves while its chunk can be resumed by a cookie: adding splits the room
@@ -25,7 +25,7 @@ pub struct Entry<'a> {
     pub offset: usize,
     /// Bytes up to the next entry.
     pub record_length: usize,
-    /// The inode that it names; 0 for none.
+    /// The inode number; 0 for an empty slot.
     pub ino: u32,
     /// The type byte.
     pub kind: u8,
@@ -34,7 +34,7 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Whether a file stands behind the name: no empty slot, no whiteout.
+    /// Whether the name leads to a file: the entry is neither an empty slot nor a whiteout.
     pub fn is_live(&self) -> bool {
         self.ino != 0 && u64::from(self.ino) != WHITEOUT_INODE
     }
@@ -45,15 +45,15 @@ impl Entry<'_> {
     }
 }
 
-/// The chunk is no chunk: a length is wrong, or a live name is none.
+/// The bytes are not a valid chunk: a length is wrong, or a live name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the directory chunk is broken at byte {offset}")]
 pub struct BadChunk {
-    /// Byte offset of the first entry that is wrong.
+    /// Byte offset of the first invalid entry.
     pub offset: usize,
 }
 
-/// The entries of a chunk, empty slots included. The last is [`BadChunk`] when they do not fill the
+/// The entries of a chunk, empty slots included. The last is [`BadChunk`] if they do not fill the
 /// chunk exactly.
 pub fn entries(chunk: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, BadChunk>> {
     assert_eq!(chunk.len(), CHUNK_SIZE, "a chunk has 512 bytes");
@@ -78,7 +78,7 @@ fn entry_at(chunk: &[u8], offset: usize) -> Option<Entry<'_>> {
     if !legal {
         return None;
     }
-    // The name of an empty slot means nothing, and may not even fit.
+    // The name of an empty slot has no meaning, and may not even fit.
     let name = if minimum_record_length(length) <= record_length { &rest[..length] } else { &[] };
     let bad_name = name.is_empty() || name.iter().any(|&byte| byte == b'/' || byte == 0);
     if ino != 0 && (bad_name || rest[length] != 0) {
@@ -94,20 +94,20 @@ pub fn name_at(run: &[u8], offset: usize) -> Option<&[u8]> {
     if header.inode.get() == 0 || length == 0 { None } else { rest.get(..length) }
 }
 
-/// Where a new entry goes in a chunk, and what has to be written to make room.
+/// The place of a new entry in a chunk, and the bytes to write to make room.
 #[derive(Debug)]
 pub struct Place {
     /// Byte offset of the new entry in the chunk.
     pub offset: usize,
-    /// Bytes up to the next entry; empty slots in there are gone for good.
+    /// Bytes up to the next entry; empty slots within it disappear for good.
     pub record_length: usize,
-    /// Record lengths and the name, by byte offset in the chunk. The new entry is empty in it.
+    /// Record lengths and the name, by byte offset in the chunk. They leave the new entry empty.
     pub layout: Vec<(usize, Box<[u8]>)>,
-    /// The longest record that fits into the chunk afterwards.
+    /// Maximum length of a record that fits into the chunk afterwards.
     pub slack: u16,
 }
 
-/// An entry with the room behind it.
+/// An entry with the free space behind it.
 struct Host {
     offset: usize,
     /// Bytes that the entry itself needs; 0 for an empty slot.
@@ -122,7 +122,7 @@ impl Host {
     }
 }
 
-/// Shows the entries that stay where they are, each with all the room up to the next one.
+/// Visits the entries that stay in place, each with all free space up to the next one.
 fn each_host(
     chunk: &[u8],
     is_empty: impl Fn(&Entry<'_>) -> bool,
@@ -145,8 +145,9 @@ fn each_host(
     Ok(())
 }
 
-/// Finds room for `name` in a chunk: empty slots, or the room behind an entry. `pending` says
-/// which bytes of the chunk are under a delta. Without room, says how much there is.
+/// Finds room for `name` in a chunk: empty slots, or the free space behind an entry. `pending`
+/// returns whether bytes of the chunk are under a delta. Without room, returns the available
+/// length.
 ///
 /// # Errors
 /// [`BadChunk`].
@@ -198,7 +199,7 @@ fn empty_entry(record_length: usize, name: &[u8]) -> Box<[u8]> {
     bytes.into()
 }
 
-/// The longest record that fits somewhere into the chunk, if the entry at `dropped` were gone.
+/// Maximum length of a record that fits into the chunk, if the entry at `dropped` were gone.
 ///
 /// # Errors
 /// [`BadChunk`].
@@ -209,7 +210,7 @@ pub fn slack(chunk: &[u8], dropped: Option<usize>) -> Result<u16, BadChunk> {
     Ok(most as u16)
 }
 
-/// A chunk with nothing in it.
+/// A chunk without names.
 pub fn empty_chunk() -> [u8; CHUNK_SIZE] {
     let mut chunk = [0; CHUNK_SIZE];
     EntryHeader::at_mut(&mut chunk, 0).record_length.set(CHUNK_SIZE as u16);
@@ -319,7 +320,7 @@ mod tests {
         let first_bad = |chunk: &[u8]| entries(chunk).find_map(Result::err);
         assert_eq!(first_bad(&[0; CHUNK_SIZE]), Some(BadChunk { offset: 0 }));
         let mut chunk = first_chunk(9, 2, 4);
-        chunk[16] = 8; // the record length of "..": too short for what follows
+        chunk[16] = 8; // the record length of "..": too short for its name
         assert!(first_bad(&chunk).is_some());
         assert!(place(&chunk, b"new", |_| false).is_err() && slack(&chunk, None).is_err());
         let mut chunk = first_chunk(9, 2, 4);

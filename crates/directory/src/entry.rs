@@ -1,4 +1,4 @@
-//! The fixed part of a directory entry. What entries do in their chunk is not known here.
+//! The fixed part of a directory entry. The layout of entries in a chunk is not known here.
 
 use std::mem::offset_of;
 
@@ -26,34 +26,34 @@ pub const WHITEOUT_TYPE: u8 = 14;
 )]
 #[repr(C)]
 pub struct EntryHeader {
-    /// The inode that the name is for; 0 says that nothing stands here.
+    /// The inode that the name is for; 0 for an empty slot.
     pub inode: U32,
     /// Bytes from here to the next entry, or to the end of the chunk.
     pub record_length: U16,
-    /// What the inode is, as FreeBSD numbers types.
+    /// Type of the inode, as FreeBSD numbers types.
     pub kind: u8,
     /// Bytes of the name, without its NUL.
     pub name_length: u8,
 }
 
 impl EntryHeader {
-    /// Where the record length stands in an entry, in bytes.
+    /// Offset of the record length in an entry, in bytes.
     pub const RECORD_LENGTH_OFFSET: usize = offset_of!(Self, record_length);
-    /// Where the type stands in an entry, in bytes.
+    /// Offset of the type in an entry, in bytes.
     pub const KIND_OFFSET: usize = offset_of!(Self, kind);
 
-    /// The one at `offset` of a run of chunks.
+    /// The header at `offset` of a run of chunks.
     ///
     /// # Panics
-    /// When the run ends before it.
+    /// If the run ends before it.
     pub fn at(run: &[u8], offset: usize) -> &Self {
         Self::ref_from_prefix(&run[offset..]).expect("a header has no alignment").0
     }
 
-    /// As [`EntryHeader::at`], to be changed.
+    /// As [`EntryHeader::at`], for changing it.
     ///
     /// # Panics
-    /// When the run ends before it.
+    /// If the run ends before it.
     pub fn at_mut(run: &mut [u8], offset: usize) -> &mut Self {
         Self::mut_from_prefix(&mut run[offset..]).expect("a header has no alignment").0
     }
@@ -67,7 +67,7 @@ const _: () = {
     assert!(offset_of!(EntryHeader, name_length) == 7);
 };
 
-/// The high 4 bits of the mode that stand for a kind; also the type byte of a directory entry.
+/// The high 4 bits of the mode that encode a kind; also the type byte of a directory entry.
 pub const fn kind_bits(kind: FileKind) -> u8 {
     match kind {
         FileKind::Fifo => 1,
@@ -80,8 +80,8 @@ pub const fn kind_bits(kind: FileKind) -> u8 {
     }
 }
 
-/// The kind that 4 bits of mode or a directory entry's type byte stand for, if any. Whiteouts
-/// (14) are none: they name no inode.
+/// The kind that 4 bits of mode or a directory entry's type byte encode, if any. A whiteout (14)
+/// has no kind: it names no inode.
 pub const fn kind_of_bits(bits: u8) -> Option<FileKind> {
     match bits {
         1 => Some(FileKind::Fifo),
@@ -95,8 +95,7 @@ pub const fn kind_of_bits(bits: u8) -> Option<FileKind> {
     }
 }
 
-/// The fewest bytes that an entry with a name of `name_length` bytes fills: header, name and NUL,
-/// rounded up.
+/// Minimum length of an entry with a name of `name_length` bytes: header, name and NUL, rounded up.
 pub const fn minimum_record_length(name_length: usize) -> usize {
     (ENTRY_HEADER_SIZE + name_length + 1).next_multiple_of(ENTRY_ALIGNMENT)
 }

@@ -1,18 +1,18 @@
-//! Where the names of a directory stand, so that finding one does not read the others.
+//! Positions of the names of a directory, so that finding one does not read the others.
 //!
-//! Built by one scan when a directory is first used, then kept true by every Update that changes
-//! the directory, at the moment at which it is applied. The names themselves stay in their chunks:
-//! here is a hash of each, from which follow the slots that may have it, nearly always one. A
-//! lookup compares the name with what stands there. So a name takes about 20 bytes, and a directory
-//! of a million names is read without a million pieces of memory.
+//! Built by one scan when a directory is first used, and updated when an Update that changes the
+//! directory is applied. The names themselves stay in their chunks: the index has a hash of each,
+//! which gives the slots that may have the name, nearly always one. A lookup compares the name with
+//! the entry in the slot. So a name takes about 20 bytes, and a directory of a million names needs
+//! no million allocations.
 //!
 //! Invariants:
-//! 1. `slots` holds every live entry but "." and "..", which have their fixed places.
+//! 1. `slots` holds every live entry except "." and "..", which have fixed positions.
 //! 2. `ghosts` holds slots whose entry was dropped by an Update that may not be durable, and whose
-//!    name still stands in the chunk. A name that comes back takes its own slot: so on the disk,
-//!    where the drop and the new entry are deltas of one field, both can never be seen together.
-//! 3. `slack[c]` is at least the longest record that chunk `c` has room for.
-//! 4. `memory` counts `bytes` for this index, which is about what it takes.
+//!    name is still in the chunk. A name that comes back takes its own slot: so on the disk, where
+//!    the drop and the new entry are deltas of one field, both can never be visible together.
+//! 3. `slack[c]` is at least the maximum length of a record that chunk `c` has room for.
+//! 4. `memory` counts `bytes` for this index, which is about the memory that it takes.
 //!
 //! Not asserted: 3, since the chunks are not here.
 
@@ -26,7 +26,7 @@ use cache::hash::{SPREAD, folded_product};
 
 use crate::buckets::{self, Slots};
 
-/// Where a name stands and what it names.
+/// Position of a name, and the inode that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Byte offset of the entry in the directory.
@@ -38,50 +38,50 @@ pub struct Slot {
 /// A change that an applied Update made.
 #[derive(Clone, Debug)]
 pub enum IndexChange {
-    /// A name stands at an offset now.
+    /// A name was added at an offset.
     Added {
         /// The name.
         name: Box<[u8]>,
-        /// Where it stands, and what it names.
+        /// Position and inode of the name.
         slot: Slot,
         /// Bytes up to the next entry.
         record_length: usize,
-        /// The longest record for which its chunk has room now.
+        /// Maximum length of a record for which its chunk has room now.
         slack: u16,
     },
-    /// A name took the slot again in which it stood before.
+    /// A name came back to the slot that it had before.
     Returned {
         /// The name.
         name: Box<[u8]>,
-        /// Where it stands, and what it names.
+        /// Position and inode of the name.
         slot: Slot,
     },
-    /// A name is gone from its offset.
+    /// A name was dropped from its offset.
     Dropped {
         /// The name.
         name: Box<[u8]>,
-        /// Where it stood.
+        /// Former byte offset of the entry.
         offset: u64,
-        /// The longest record for which its chunk has room now.
+        /// Maximum length of a record for which its chunk has room now.
         slack: u16,
     },
     /// A name names another inode now.
     Retargeted {
         /// The name.
         name: Box<[u8]>,
-        /// Where it stands, and what it names.
+        /// Position and inode of the name.
         slot: Slot,
     },
     /// ".." names another directory.
     Parent {
-        /// Its inode.
+        /// Inode of the parent.
         ino: u64,
     },
     /// Another chunk was added.
     Grown,
 }
 
-/// An entry as a scan found it.
+/// An entry found by a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct Scanned(Key, u32);
 
@@ -92,53 +92,52 @@ fn number(ino: u64) -> u32 {
 /// See the module's prose.
 #[derive(Debug)]
 pub struct DirIndex {
-    /// What ".." names.
+    /// Inode that ".." names.
     pub parent: u64,
     /// Inode numbers by [`Key`].
     slots: Slots,
     hashing: NameHash,
     ghosts: BTreeMap<Box<[u8]>, u64>,
-    /// The same by offset, each with the Update that dropped it.
+    /// Ghosts by offset, each with the Update that dropped it.
     ghost_names: BTreeMap<u64, (Sequence, Box<[u8]>)>,
-    /// Drops in their order, until they are durable.
+    /// Drops in order, until they are durable.
     dropped: VecDeque<(Sequence, u64)>,
     slack: Vec<u16>,
-    /// By record length: no chunk before this one has room for such a record.
+    /// By record length: no chunk below this index has room for such a record.
     hints: [usize; LENGTHS],
     bytes: usize,
     memory: Meter,
 }
 
-/// Hash of a name above, 35 bits; place of its entry below: in units of the alignment, as bits of
-/// offsets.
+/// Hash of a name in the upper 35 bits; position of its entry below, in units of the alignment.
 type Key = u64;
 
-/// Bits of a place: offsets have 31 and are multiples of 4.
+/// Bits of a position: offsets have 31 bits and are multiples of 4.
 const PLACE_BITS: u32 = 29;
 const PLACES: u64 = (1 << PLACE_BITS) - 1;
 
-/// How names are hashed: the same for all directories of a volume for as long as it is open, and
-/// hard to tell for others, so that no client chooses names that collide. If one does, each lookup
-/// compares them one by one, and is slow and right.
+/// Hash function for names: the same for all directories of a volume as long as it is open, and
+/// unpredictable for clients, so that none can choose names that collide. If names do collide, each
+/// lookup compares them one by one: slow, but correct.
 #[derive(Clone, Copy, Debug)]
 pub struct NameHash {
     secret: u64,
-    /// Which bits of a hash count.
+    /// Mask of the hash bits that count.
     mask: Key,
 }
 
 impl NameHash {
-    /// Hashes that cannot be told without this number.
+    /// A hash that cannot be predicted without `secret`.
     pub fn new(secret: u64) -> Self {
         Self { secret, mask: !PLACES }
     }
 
-    /// One hash for all names: finding one takes longer then, and that is all.
+    /// One hash for all names: lookups take longer then, with no other effect.
     pub fn blind() -> Self {
         Self { secret: 0, mask: 0 }
     }
 
-    /// The key of a name at place 0.
+    /// The key of a name at position 0.
     fn first(self, name: &[u8]) -> Key {
         let mut state = self.secret ^ name.len() as u64;
         for piece in name.chunks(8) {
@@ -165,8 +164,8 @@ fn slot((key, ino): (Key, u32)) -> Slot {
     Slot { offset: (key & PLACES) * ENTRY_ALIGNMENT as u64, ino: u64::from(ino) }
 }
 
-/// Bytes that a dropped name takes here: itself and its slot, and what trees and pieces of memory
-/// cost.
+/// Approximate bytes of memory of a dropped name: the name and its slot, and the overhead of trees
+/// and allocations.
 fn cost(name: &[u8]) -> usize {
     const BESIDE: usize = 3 * size_of::<(Box<[u8]>, Slot)>() / 2;
     name.len().next_multiple_of(16) + 16 + BESIDE
@@ -194,12 +193,12 @@ impl DirIndex {
         }
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Approximate bytes of memory of the index.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What [`DirIndex::bytes`] is to be.
+    /// The expected value of [`DirIndex::bytes`].
     fn counted(&self) -> usize {
         let ghosts = self.ghost_names.values().map(|(_, name)| 2 * cost(name));
         let names = self.slots.len() * buckets::COST + ghosts.sum::<usize>();
@@ -216,7 +215,7 @@ impl DirIndex {
         self.memory.subtract(bytes);
     }
 
-    /// The next slot behind offset `after`, or the first, where `name` may stand: if it is there
+    /// The next slot after offset `after`, or the first, that may hold `name`: if the name exists
     /// at all, it is in one of these.
     pub fn candidate(&self, name: &[u8], after: Option<u64>) -> Option<Slot> {
         let first = self.hashing.first(name);
@@ -224,7 +223,7 @@ impl DirIndex {
         self.slots.first(start, first | PLACES).map(slot)
     }
 
-    /// Where the first name stands that leads to an inode. Looks at all names.
+    /// Offset of the first name of an inode. Looks at all names.
     pub fn first_of(&self, ino: u64) -> Option<u64> {
         let slots = self.slots.iter().map(slot).filter(|slot| slot.ino == ino);
         slots.map(|slot| slot.offset).min()
@@ -238,22 +237,22 @@ impl DirIndex {
         alike.map(|(one, other)| (slot(one), slot(other))).collect()
     }
 
-    /// The slot in which `name` stood before it was dropped.
+    /// The slot that `name` had before it was dropped.
     pub fn ghost(&self, name: &[u8]) -> Option<u64> {
         self.ghosts.get(name).copied()
     }
 
-    /// Whether there is nothing but "." and "..".
+    /// Whether the directory has only "." and "..".
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// An entry that a scan has found.
+    /// An entry found by a scan.
     pub fn entry(&self, name: &[u8], slot: Slot) -> Scanned {
         Scanned(self.hashing.key(name, slot.offset), number(slot.ino))
     }
 
-    /// Takes in the live entries that a scan found.
+    /// Adds the live entries found by a scan.
     pub fn fill(&mut self, scanned: Vec<Scanned>) {
         self.grow(scanned.len() * buckets::COST);
         self.slots = scanned.into_iter().map(|Scanned(key, ino)| (key, ino)).collect();
@@ -300,7 +299,7 @@ impl DirIndex {
                 for hint in &mut self.hints[..=longest] {
                     *hint = (*hint).min(chunk);
                 }
-                self.grow(2 * cost(&name)); // it stands in two trees
+                self.grow(2 * cost(&name)); // it is in two trees
                 self.ghost_names.insert(offset, (sequence, name.clone()));
                 self.ghosts.insert(name, offset);
                 self.dropped.push_back((sequence, offset));
@@ -331,7 +330,7 @@ impl DirIndex {
         self.slots.insert(key, number(slot.ino));
     }
 
-    /// Forgets the ghosts whose slots are taken by something else.
+    /// Forgets the ghosts whose slots are reused.
     fn bury(&mut self, range: std::ops::Range<u64>) {
         let taken: Vec<u64> = self.ghost_names.range(range).map(|(&offset, _)| offset).collect();
         for offset in taken {
@@ -339,13 +338,13 @@ impl DirIndex {
         }
     }
 
-    /// Forgets the ghosts that are not needed any more (invariant 2).
+    /// Forgets ghosts that are not needed any more (invariant 2).
     fn forget_ghosts(&mut self, durable: Sequence) {
         while let Some(&(sequence, offset)) = self.dropped.front()
             && sequence <= durable
         {
             self.dropped.pop_front();
-            // Its slot may have been taken since, and left again by a later drop.
+            // Its slot may have been reused since, and freed again by a later drop.
             if self.ghost_names.get(&offset).is_some_and(|&(dropped, _)| dropped == sequence) {
                 self.forget_ghost(offset);
             }

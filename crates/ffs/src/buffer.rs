@@ -1,29 +1,29 @@
 //! A buffer: the current image of a metadata block, and the deltas of it that are not durable yet.
 //!
-//! The image is what every reader sees. Each change that an Update makes is remembered as a
-//! [`Delta`] with the old value of its field, until the policy has seen it reach the platter. To
-//! write the block home, the image is copied and every delta that must not be seen on the disk yet
-//! is undone in the copy, newest first. So no block is ever unwritable because it is hot, and the
-//! policies differ in when a delta may land.
+//! Every reader sees the image. Each change that an Update makes is remembered as a [`Delta`] with
+//! the old value of its field, until the policy has seen it reach the platter. To write the block
+//! in place, the buffer copies the image and undoes, newest first, every delta in the copy that
+//! must not be on the disk yet. So no block is ever unwritable because it is hot, and the policies
+//! differ in when a delta may land.
 //!
-//! What is copied and written are the pages from the first that changed to the last, of most blocks
-//! one or two: where many blocks change a little, that is most of what is to be done.
+//! Only the pages from the first changed one to the last are copied and written, of most blocks one
+//! or two. Where many blocks change a little, that saves most of the work.
 //!
 //! Invariants:
-//! 1. Deltas stand in the order in which they were applied.
+//! 1. Deltas are in the order in which they were applied.
 //! 2. A delta lands only if every earlier delta on the same field has landed or lands with it;
 //!    hence, per field, the disk always shows a state that the image once had.
 //! 3. An inode is one field: the inode on disk is always some past state of it, whole. Where its
-//!    parts land by themselves ([`Edit::Inode`]), that holds of what it is, and of its extent.
+//!    parts land independently ([`Edit::Inode`]), this holds for its kind, and for its extent.
 //! 4. A directory entry is undone to inode 0 or the old inode, never by layout: record lengths and
 //!    names in the image are written as they are, and a name under a pending delta stays in place.
 //! 5. Counts, runs, clusters and hashes of a group are derived in the copy, after the undoing, and
 //!    so is the hash of an inode of which a part was undone.
-//! 6. Outside of `stale` and `landing` the image is what the disk has.
+//! 6. Outside of `stale` and `landing` the image equals the block on the disk.
 //! 7. A buffer with pending deltas, or with a write under way, is not evicted.
 //!
 //! Not asserted: 2, which takes comparing every two deltas; 3, which an Update asserts; 4 and 5,
-//! which are what undoing and sealing do; 6, which takes reading the disk; 7, which the block cache
+//! which undoing and sealing ensure; 6, which takes reading the disk; 7, which the block cache
 //! asserts.
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -41,10 +41,10 @@ use crate::edit::{Edit, Undo};
 use crate::planted::{Bug, is_planted};
 use crate::span::{Span, Union};
 
-/// So many deltas are looked at to find what has come and gone.
+/// Maximum number of deltas to search for changes that cancel out.
 const MOST_LOOKED_BACK: usize = 4096;
 
-/// What a buffer holds, which decides what has to be derived when it is written.
+/// The content of a buffer, which decides what has to be derived when it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A cylinder group's header and maps; the group's number.
@@ -62,22 +62,22 @@ pub enum Role {
 pub struct Delta {
     /// The Update that made it.
     pub sequence: Sequence,
-    /// What the policy knows it by ([`crate::policy::Policy::tags`]).
+    /// The policy's tag for it ([`crate::policy::Policy::tags`]).
     pub tag: u32,
     undo: Undo,
     in_flight: bool,
-    /// A write has taken it along, whatever became of that.
+    /// A write has included it, whatever the outcome of that write.
     was_written: bool,
 }
 
 impl Delta {
-    /// Whether another one cannot land over it.
+    /// Whether `other` cannot land while this delta is undone.
     fn holds_up(&self, other: &Self) -> bool {
         let (over, under) = (other.undo.stands_on(), self.undo.holds_up());
         over.iter().any(|over| under.iter().any(|under| overlaps(over, under)))
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Approximate bytes of memory that it takes.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.undo.bytes_beside()
     }
@@ -89,15 +89,16 @@ pub struct Buffer {
     role: Role,
     image: RefCell<block::Buffer>,
     deltas: RefCell<Vec<Delta>>,
-    /// Counts the bytes of the deltas, once the block is at home.
+    /// Counts the bytes of the deltas, once the block is in the cache.
     meter: OnceCell<Meter>,
     /// Counts the bytes of the block as long as it has deltas.
     pinned: OnceCell<Meter>,
-    /// Bytes that `pinned` has counted of it.
+    /// Bytes that this block has added to `pinned`.
     pinned_bytes: Cell<usize>,
     /// Changed without a delta: access times, search hints. Written at leisure.
     dirty: Cell<bool>,
-    /// What changed since the last write, or was undone in it, and what that write brings home.
+    /// Bytes changed since the last write, or undone in it; and bytes that the write in flight
+    /// covers.
     stale: Cell<Span>,
     landing: Cell<Span>,
 }
@@ -116,17 +117,17 @@ impl Block for Buffer {
     }
 }
 
-/// A copy of what is stale of a buffer, which may go to the disk now.
+/// A copy of the stale part of a buffer that may go to the disk now.
 pub struct WriteImage {
     /// Where the block begins, in fragments.
     pub address: u64,
     /// Where in the block the copy begins, in bytes.
     pub from: usize,
-    /// What.
+    /// The bytes.
     pub data: Bytes,
 }
 
-/// What follows from the rest of a copy, and has to be made true in it.
+/// A part of a copy that is derived from the rest and has to be brought up to date.
 pub enum Derived<'a> {
     /// In the block of this group.
     Group(u64, &'a mut [u8]),
@@ -135,8 +136,8 @@ pub enum Derived<'a> {
 }
 
 impl Buffer {
-    /// A buffer for the block at fragment `address`, which is there as it is here, or begins with
-    /// an Update ([`Edit::Whole`]).
+    /// A buffer for the block at fragment `address`. The disk has the same content, or the block
+    /// begins with an Update ([`Edit::Whole`]).
     pub fn new(address: u64, role: Role, image: block::Buffer) -> Rc<Self> {
         Rc::new(Self {
             address,
@@ -157,7 +158,7 @@ impl Buffer {
         self.address
     }
 
-    /// What it holds.
+    /// Role of the block.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -167,7 +168,7 @@ impl Buffer {
         self.image.borrow().len()
     }
 
-    /// Looks at the image.
+    /// Passes the image to `look`.
     pub fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         look(&self.image.borrow())
     }
@@ -193,7 +194,7 @@ impl Buffer {
         self.count_pinned();
     }
 
-    /// Applies `edit` for an Update and remembers how to take it back.
+    /// Applies `edit` for an Update and keeps its undo record.
     pub fn apply(&self, sequence: Sequence, tag: u32, edit: Edit) {
         let mut image = self.image.borrow_mut();
         self.note_stale(edit.extent().span(image.len()));
@@ -210,8 +211,8 @@ impl Buffer {
         }
     }
 
-    /// Has the meters of `budget` count what the deltas take that are applied from now on, and what
-    /// they pin. There are none yet.
+    /// Makes the meters of `budget` count the memory of deltas applied from now on, and the memory
+    /// that they pin. There are no deltas yet.
     pub(crate) fn count_deltas(&self, budget: &Budget) {
         assert!(!self.is_pending(), "a block comes home before it changes");
         let _ = self.meter.set(budget.deltas().clone()); // it may have been here before
@@ -232,7 +233,7 @@ impl Buffer {
         }
     }
 
-    /// Whether anything here is not durable yet.
+    /// Whether any change in the buffer is not durable yet.
     pub fn is_pending(&self) -> bool {
         !self.deltas.borrow().is_empty()
     }
@@ -242,8 +243,8 @@ impl Buffer {
         self.deltas.borrow().last().map(|delta| delta.sequence)
     }
 
-    /// Whether a write would bring home a change of an Update that `is_old`, as none is that comes
-    /// behind one which is not.
+    /// Whether a write would land a change of an Update that `is_old`. No such change comes behind
+    /// one of an Update that is not old.
     pub(crate) fn has_landing(
         &self,
         holds: impl Fn(&Delta) -> bool,
@@ -258,22 +259,21 @@ impl Buffer {
         })
     }
 
-    /// All such Updates.
+    /// All Updates that changed this buffer and are not durable yet.
     pub(crate) fn sequences(&self) -> BTreeSet<Sequence> {
         self.deltas.borrow().iter().map(|delta| delta.sequence).collect()
     }
 
-    /// The Update that changed the entry at `offset` last, of those before `sequence` that are not
-    /// durable.
+    /// The last Update before `sequence` that changed the entry at `offset` and is not durable.
     pub(crate) fn entry_before(&self, offset: usize, sequence: Sequence) -> Option<Sequence> {
         let deltas = self.deltas.borrow();
         let mut of_entry = deltas.iter().rev().filter(|delta| delta.undo.is_of_entry(offset));
         of_entry.find(|delta| delta.sequence < sequence).map(|delta| delta.sequence)
     }
 
-    /// An Update has changed the entry at `offset` back to what it was before another one did. If
-    /// no write has taken that along, and the other one `may` be forgotten, both changes are, and
-    /// what is told is whose the other one was, and how it was tagged.
+    /// Cancels two changes of the entry at `offset`, when the Update `sequence` has just undone the
+    /// effect of an earlier one. Both are forgotten if no write has included the earlier one and it
+    /// `may` be forgotten. Returns the sequence and the tag of the earlier change.
     pub(crate) fn cancel_entry(
         &self,
         offset: usize,
@@ -295,7 +295,7 @@ impl Buffer {
         if !may {
             return None;
         }
-        // What stands in the entry besides is in memory alone; a name that comes back needs it.
+        // The rest of the entry is in memory alone; a name that comes back needs it.
         self.dirty.set(true);
         let bytes = deltas.remove(last).bytes();
         let before = deltas.remove(other);
@@ -305,10 +305,10 @@ impl Buffer {
         Some((before.sequence, before.tag))
     }
 
-    /// What is pending of these fields, ranges of bits, from the newest delta back to where all of
-    /// it together leaves them as they were: nothing, if a write has taken some of it along, or a
-    /// delta reaches beyond the fields, or it is too far back. The places hold until the next
-    /// change.
+    /// The pending deltas of these fields (ranges of bits), from the newest back to the point where
+    /// all of them together leave the fields unchanged. `None` if a write has included one of them,
+    /// a delta reaches beyond the fields, or the point is too far back. The indices are valid until
+    /// the next change.
     pub(crate) fn void_deltas(&self, fields: &[Range<usize>]) -> Option<Vec<usize>> {
         let deltas = self.deltas.borrow();
         let mut open = match self.role {
@@ -319,7 +319,7 @@ impl Buffer {
         for (index, delta) in deltas.iter().enumerate().rev().take(MOST_LOOKED_BACK) {
             let field = delta.undo.field();
             if matches!(delta.undo, Undo::Whole) || !fields.iter().any(|of| overlaps(of, &field)) {
-                continue; // a block that begins does not land before what is in it
+                continue; // a new block does not land before its content
             }
             let is_within = fields.iter().any(|of| of.start <= field.start && field.end <= of.end);
             if delta.was_written && !is_planted(Bug::WrittenVoids) || !is_within {
@@ -333,7 +333,7 @@ impl Buffer {
         None
     }
 
-    /// Forgets these, and says whose they were, and how they were tagged.
+    /// Undoes and forgets these deltas, and returns their sequences and tags.
     pub(crate) fn forget_void(&self, found: Vec<usize>) -> Vec<(Sequence, u32)> {
         let (mut deltas, mut image) = (self.deltas.borrow_mut(), self.image.borrow_mut());
         let mut forgotten = Vec::with_capacity(found.len());
@@ -348,8 +348,8 @@ impl Buffer {
         forgotten
     }
 
-    /// The Updates of which a delta, because it does not `hold` yet, is in the way of one that does
-    /// and that is `wanted`.
+    /// The Updates with a delta that does not `hold` yet and blocks one that does and whose Update
+    /// is `wanted`.
     pub(crate) fn blockers(
         &self,
         holds: impl Fn(&Delta) -> bool,
@@ -373,8 +373,7 @@ impl Buffer {
         blockers
     }
 
-    /// Whether the byte range has a delta on it that may still be undone: of an Update behind
-    /// `durable`.
+    /// Whether the byte range has a delta of an Update after `durable`, which may still be undone.
     pub fn is_pending_at(&self, range: Range<usize>, durable: Sequence) -> bool {
         let bits = range.start * 8..range.end * 8;
         let deltas = self.deltas.borrow();
@@ -382,20 +381,20 @@ impl Buffer {
         open.any(|delta| overlaps(&delta.undo.field(), &bits))
     }
 
-    /// Whether it was changed without a delta.
+    /// Whether the buffer was changed without a delta.
     pub fn is_dirty(&self) -> bool {
         self.dirty.get()
     }
 
-    /// The last copy was not written: it is to be written once more.
+    /// Marks the buffer dirty because the last copy was not written.
     pub fn write_again(&self) {
         self.dirty.set(true);
     }
 
-    /// A copy in which everything that does not `hold` yet is undone, or nothing when that would
-    /// bring no delta forward. `derive` makes true what follows from the rest of the copy: of the
-    /// block of a group, which is always whole, and of an inode of which a part was undone
-    /// (invariant 5). Marks what lands.
+    /// A copy in which every delta that does not `hold` yet is undone, or `None` if that copy would
+    /// land nothing. `derive` brings derived parts of the copy up to date: in the block of a group,
+    /// which is always whole, and in an inode of which a part was undone (invariant 5). Marks the
+    /// deltas that land.
     pub fn write_image(
         &self,
         holds: impl Fn(&Delta) -> bool,
@@ -447,17 +446,17 @@ impl Buffer {
         Some(WriteImage { address: self.address, from: range.start, data: copy.freeze() })
     }
 
-    /// Of what the last [`Buffer::write_image`] made: whether it brings home a change of an Update
-    /// that `is_awaited`, and how many changes are undone in it. To be asked before anything else
-    /// is applied.
+    /// For the copy of the last [`Buffer::write_image`]: whether it lands a change of an Update
+    /// that `is_awaited`, and how many changes are undone in it. Call it before any other change is
+    /// applied.
     pub(crate) fn landing(&self, is_awaited: impl Fn(Sequence) -> bool) -> (bool, usize) {
         let deltas = self.deltas.borrow();
         let brings = deltas.iter().any(|delta| delta.in_flight && is_awaited(delta.sequence));
         (brings, deltas.iter().filter(|delta| !delta.in_flight).count())
     }
 
-    /// What was marked by the last [`Buffer::write_image`] is durable: forget it, and say whose it
-    /// was.
+    /// The copy of the last [`Buffer::write_image`] is durable: forgets the deltas marked there,
+    /// and returns their sequences and tags.
     pub fn landed(&self) -> Vec<(Sequence, u32)> {
         self.landing.set(Span::NONE);
         let mut landed = Vec::new();
@@ -470,14 +469,14 @@ impl Buffer {
             !delta.in_flight
         });
         if deltas.is_empty() {
-            *deltas = Vec::new(); // a block of new inodes has had more of them than it is large
+            *deltas = Vec::new(); // for new inodes it outgrows the block
             drop(deltas);
             self.count_pinned();
         }
         landed
     }
 
-    /// The block is none of ours any more: forgets all deltas, and says whose they were.
+    /// The block was given up: forgets all deltas, and returns their sequences.
     pub fn drain_block(&self) -> Vec<Sequence> {
         self.dirty.set(false);
         let deltas = self.deltas.take();
@@ -487,16 +486,16 @@ impl Buffer {
     }
 }
 
-/// Fields of which newer deltas were looked at, and what of that has not taken itself back.
+/// The net effect of the newer deltas on some fields.
 enum Open {
-    /// Bits that were changed once more than they were changed back.
+    /// Bits that changed an odd number of times.
     Bits(BTreeSet<usize>),
-    /// An inode that has ended, and has not begun.
+    /// An inode that has ended, without its beginning.
     Inode,
 }
 
 impl Open {
-    /// Whether nothing is left with this delta, too.
+    /// Whether nothing is left after this delta.
     fn is_closed_by(&mut self, undo: &Undo) -> bool {
         match self {
             Self::Bits(bits) => {
@@ -512,12 +511,12 @@ impl Open {
     }
 }
 
-/// Whether a change may land where those that hold up these fields are undone.
+/// Whether a change may land while the changes that block these fields are undone.
 fn is_free(blocked: &Union, undo: &Undo) -> bool {
     undo.stands_on().iter().all(|field| !blocked.meets(field))
 }
 
-/// A change is undone: it holds up its fields.
+/// Adds the fields that an undone change blocks.
 fn block(blocked: &mut Union, undo: &Undo) {
     undo.holds_up().into_iter().for_each(|field| blocked.add(field));
 }
@@ -572,7 +571,7 @@ mod tests {
         buffer.landed();
         buffer.apply(Sequence(3), 0, bytes(5 * PAGE - 1, &[3, 3]));
         assert_eq!(pages(&[2]), Some((4, 3)));
-        // That write failed, or it is not known what became of it.
+        // That write failed, or its outcome is unknown.
         buffer.write_unordered(0, &[4]);
         assert_eq!(pages(&[2, 3]), Some((0, 7)));
         buffer.landed();
@@ -628,7 +627,7 @@ mod tests {
         assert_eq!(image(&buffer, &[1, 3]), Some(vec![9, 0, 0, 0]));
     }
 
-    /// A block with an inode that has one link, and is of size 100; nothing else stands in it.
+    /// A block with one inode, of one link and size 100, and nothing else.
     fn inode_block() -> (Rc<Buffer>, Dinode) {
         let mut inode = Dinode::zeroed();
         inode.mode.set(0o100_644);

@@ -1,18 +1,18 @@
 //! The log of a volume that is to be checked, with or without a repair.
 //!
-//! What a log holds comes home before a check, so that the check sees what a start of the server
-//! would. A look brings it home in memory. A repair has to bring it home for good, and to close the
-//! log: what it writes beside an open log would be replayed over.
+//! The log's changes are brought to the volume before a check, so that the check sees the state
+//! that the server would see. A look replays them in memory. A repair has to replay them durably,
+//! and to close the log: writes beside an open log would be overwritten by a replay.
 //!
 //! Invariants:
-//! 1. No log is given up unless the administrator says so: a volume that bears the epoch of a log
-//!    that is not at hand is not repaired.
-//! 2. Nothing is written, to the volume or the log, before it is known that all of what the log
-//!    holds can be brought home: everything is done in memory first.
+//! 1. No log is given up unless the administrator says so: a volume that bears the epoch of a
+//!    missing log is not repaired.
+//! 2. Nothing is written, to the volume or the log, before it is known that all changes in the log
+//!    can be replayed: everything is done in memory first.
 //! 3. A log is closed when no chain in it is open. Chains are finished as the server does it: the
 //!    volume is opened, and stopped cleanly.
 //! 4. The log is closed first, and the volume loses its mark last. In between, the volume bears the
-//!    epoch of a log at rest: nothing is replayed, and the answers in it hold.
+//!    epoch of a log at rest: nothing is replayed, and the answers in it are valid.
 //!
 //! Not asserted: 1, 2, 3 and 4, which are about the order of whole steps on disks: the tests of
 //! `check_log` cut them everywhere.
@@ -39,16 +39,16 @@ use crate::recovery::{OpenOptions, Unopened};
 use crate::replay::{ReplayError, Replayed};
 use namespace::Store;
 
-/// What has become of a log.
+/// State of a log after preparation.
 #[derive(Debug)]
 pub struct Prepared {
-    /// For [`fsck::CheckOptions`].
+    /// Log state for [`fsck::CheckOptions`].
     pub state: LogState,
-    /// What was replayed, if anything was.
+    /// Statistics of the replay, if there was one.
     pub replayed: Option<Replayed>,
-    /// Whether changes were given up that a log held, of whatever volume.
+    /// Whether changes in the log were given up, of any volume.
     pub has_given_up: bool,
-    /// Why a repair would be refused, where the volume is only looked at.
+    /// Reason for which a repair would be refused, if the volume is only looked at.
     pub refused: Option<OpenError>,
 }
 
@@ -58,11 +58,11 @@ impl Prepared {
     }
 }
 
-/// Prepares a volume for a check: what `log` holds of it comes home, if the volume needs that.
+/// Prepares a volume for a check: replays its changes in `log`, if the volume needs them.
 ///
 /// # Errors
-/// [`OpenError`]. Then nothing was written, unless the disk or the log failed in the middle; what
-/// they hold can be brought home once more.
+/// [`OpenError`]. Then nothing was written, unless the disk or the log failed in the middle; the
+/// replay can be repeated.
 pub async fn prepare(
     device: &Rc<dyn BlockDevice>,
     log: Option<&Rc<dyn BlockDevice>>,
@@ -74,7 +74,7 @@ pub async fn prepare(
         LogUse::GiveUp => {
             let mut prepared = Prepared::in_state(LogState::GivenUp);
             if let Some(log) = log {
-                // One that is damaged may have held anything.
+                // A damaged log may have held anything.
                 let holds = holds_changes(&**log).await.unwrap_or(true);
                 prepared.has_given_up = holds && !is_anothers(&**device, &**log).await;
                 match give_up(&**device, &**log).await {
@@ -120,20 +120,20 @@ pub async fn prepare(
     Ok(Prepared { replayed, ..Prepared::in_state(LogState::Home) })
 }
 
-/// Whether what this log holds is of other volumes, and none of it of this one, as far as the disk
-/// tells which that is.
+/// Whether the log holds changes of other volumes and none of this one, as far as the disk
+/// identifies its volume.
 async fn is_anothers(device: &dyn BlockDevice, log: &dyn BlockDevice) -> bool {
     let Ok(Some(newest)) = journal::peek(log).await else { return false };
     let Ok(mut found) = Unopened::read(device).await else { return true };
     given_up(&newest, &mut found).is_none()
 }
 
-/// Whether this says that the log that a volume needs is not at hand.
+/// Whether this error says that the log that a volume needs is missing.
 fn is_away(error: &OpenError) -> bool {
     matches!(error, OpenError::LogMissing | OpenError::LogForeign)
 }
 
-/// The log, and the slot of its epoch, if it is that which the volume bears.
+/// The log, and the slot of its epoch, if the volume bears that epoch.
 async fn place<'a>(
     found: &mut Unopened,
     log: Option<&'a Rc<dyn BlockDevice>>,
@@ -149,7 +149,7 @@ async fn place<'a>(
     }
 }
 
-/// Whether a log holds changes of any volume that have not come home.
+/// Whether a log holds changes of any volume that are not in place.
 ///
 /// # Errors
 /// [`OpenError::Replay`].
@@ -160,7 +160,7 @@ pub async fn holds_changes(log: &dyn BlockDevice) -> Result<bool, OpenError> {
     Ok(changes_of(log, &slot, is_open).await?.is_some())
 }
 
-/// Brings home for good what the log holds of a volume, and closes it.
+/// Replays a volume's changes durably, and closes the log.
 async fn bring_home(
     device: &Rc<dyn BlockDevice>,
     log: &Rc<dyn BlockDevice>,
@@ -185,7 +185,7 @@ async fn bring_home(
     serve_once(device, log, runtime).await
 }
 
-/// Opens a volume and stops it cleanly, so that all that was cut off is done.
+/// Opens a volume and stops it cleanly, which finishes interrupted chains.
 async fn serve_once(
     device: Rc<dyn BlockDevice>,
     log: Rc<dyn BlockDevice>,
@@ -198,7 +198,7 @@ async fn serve_once(
     Ok(opened.replayed)
 }
 
-/// A device that is used further when an engine has closed it.
+/// A device that stays usable after an engine has closed it.
 struct KeptOpen(Rc<dyn BlockDevice>);
 
 impl BlockDevice for KeptOpen {

@@ -1,10 +1,11 @@
-//! Directories as chunks: where they are, how they grow, and how an entry of them changes.
+//! Directories as chunks: their positions, their growth, and edits of their entries.
 //!
 //! Invariants:
 //! 1. A chunk is initialised as empty, and that is on the disk, before the directory's size covers
 //!    it.
-//! 2. A run moves with all that its deltas changed: the Update that moves it rests on them, so that
-//!    no entry is ever durable in a place that nothing points at, or without what it leads to.
+//! 2. A run moves with everything that its deltas changed: the Update that moves it rests on them,
+//!    so that no entry is ever durable in a place that nothing points at, or without the inode that
+//!    it names.
 //!
 //! Not asserted: 1, which the ranks of the items keep.
 
@@ -25,7 +26,7 @@ use crate::inode::{Node, OnDisk};
 use crate::item::{Intent, Subject};
 use crate::update::Update;
 
-/// A chunk of a directory: where it is in a buffer.
+/// A chunk of a directory: its buffer, and its offset there.
 pub struct DirectoryChunk {
     buffer: Rc<Buffer>,
     at: usize,
@@ -77,14 +78,14 @@ impl Ffs {
         let subject = Subject::Entry { directory: directory.ino, target };
         update.push_named(intent, subject, &chunk.buffer, edit);
         if entry.change == NameChange::ParentRetargeted {
-            // The depth that FreeBSD notes to place new directories; 0 says that it is not known.
-            // Those of the directories below go stale: nothing but placement asks for them.
+            // The depth that FreeBSD stores to place new directories; 0 means unknown. The depths
+            // of the directories below go stale: only placement uses them.
             update.touch_inode(directory, |dinode| dinode.free_link.set(0));
         }
     }
 
-    /// The buffer with the directory's byte `offset`, and where it is in there. A run that `update`
-    /// has moved is found where it will be: a rename may add a name there before it drops one.
+    /// The buffer with the directory's byte `offset`, and the offset within it. A run that `update`
+    /// has moved is found at its new address: a rename may add a name there before it drops one.
     async fn directory_buffer(
         &self,
         update: Option<&Update>,
@@ -141,8 +142,8 @@ impl Ffs {
         Ok(DirectoryChunk { buffer, at })
     }
 
-    /// Gives the run of block `lbn` room for a chunk at byte `at`: it has it, it can be made longer
-    /// in place, or it moves.
+    /// Makes room in the run of block `lbn` for a chunk at byte `at`: the run has room, becomes
+    /// longer in place, or moves.
     async fn lengthen_run(
         &self,
         update: &mut Update,

@@ -1,5 +1,5 @@
-//! What stops an engine: everything is home, and the disk says that it is clean; not if reclaim is
-//! in its middle.
+//! A clean stop of an engine: everything is written in place, and the disk is marked clean, unless
+//! reclaim has not finished.
 
 use ufs2::layout::{GroupHeader, Summary};
 use vfs::FsError;
@@ -11,7 +11,7 @@ use crate::planted::{Bug, is_planted};
 use crate::recovery::summary_rows;
 
 impl Ffs {
-    /// Brings everything home but what says that all is there.
+    /// Writes everything in place except the clean mark.
     pub(crate) async fn come_to_rest(&self) -> Result<(), FsError> {
         if self.keeps_mark() {
             return Ok(());
@@ -33,13 +33,13 @@ impl Ffs {
         }
     }
 
-    /// Whether something is left that a cut has left: then the volume is not clean, and the next
-    /// start begins to look for it again.
+    /// Whether leaks of a crash may remain: then the volume is not clean, and the next start looks
+    /// for them again.
     fn keeps_mark(&self) -> bool {
         self.leftovers().is_some() && !is_planted(Bug::CleanReclaim)
     }
 
-    /// Takes the mark back.
+    /// Clears the mark.
     pub(crate) async fn close(&self) -> Result<(), FsError> {
         if self.keeps_mark() {
             if let Some(beside) = self.policy.beside() {
@@ -50,7 +50,7 @@ impl Ffs {
         self.superblock.borrow_mut().unmark();
         let written = self.write_superblock().await;
         if written != Err(FsError::NoSpace) {
-            // What follows a mark that may be gone must not reach the disk, whatever became of it.
+            // Nothing must reach the disk after a mark that may be gone, whatever the outcome.
             self.home.device().close().await.map_err(|_| FsError::Io)?;
         }
         written
@@ -66,7 +66,7 @@ impl Ffs {
         .await
     }
 
-    /// Writes something, again and again while that finds no room below, for [`REFUSED_MOST`].
+    /// Writes, and retries for [`REFUSED_MOST`] while the device below is full.
     async fn patiently(
         &self,
         mut write: impl AsyncFnMut() -> Result<(), block::IoError>,
@@ -83,7 +83,7 @@ impl Ffs {
         }
     }
 
-    /// The summary row of every group: of those in memory, from the maps.
+    /// The summary row of every group; for groups in memory, derived from the maps.
     async fn true_rows(&self) -> Result<Vec<Summary>, FsError> {
         let mut rows = summary_rows(&self.home).await?;
         let geometry = self.home.geometry();

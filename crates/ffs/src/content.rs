@@ -1,14 +1,14 @@
-//! Content: data finds its place on the disk, and the file points at it.
+//! File content: placing data on the disk and pointing the file at it.
 //!
-//! Writing blocks is the only way in which data reaches a file. It takes the fragments that are
-//! missing, writes the payload, and only when the device has it all is the Update staged that
-//! points at it; the policy flushes before any pointer goes out. An overwrite goes to where the old
-//! data is, in parallel with nothing: its Update follows it.
+//! Data reaches a file only as written blocks. An Update takes the missing fragments and writes the
+//! payload. It is staged only when the device has all of the payload; the policy flushes before any
+//! pointer goes out. An overwrite goes to the place of the old data, in parallel with nothing: its
+//! Update follows it.
 //!
 //! Invariants:
 //! 1. The size on disk covers only data that is stored, or holes.
-//! 2. Whenever a file grows, what comes to be in it of its old last block is written anew: what lay
-//!    on the disk behind the old end never shows.
+//! 2. Whenever a file grows, the part of its old last block that comes to be in it is written anew:
+//!    bytes on the disk behind the old end never show.
 //!
 //! Not asserted: 1, which takes reading the disk: the checker does.
 
@@ -32,14 +32,13 @@ use crate::item::Intent;
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
 
-/// Data, by the fragments at which its runs begin.
+/// Data by the first fragment of each run.
 type Runs = Vec<(u64, Vec<Bytes>)>;
 
 impl Ffs {
-    /// Finds a place for blocks of data of a file that is to be `size` bytes long. Of a block that
-    /// stays where it is only those fragments are written that change. The old last block may join
-    /// them, and a new one, filled with zeros. Gives back, too, which blocks readers see where they
-    /// are written.
+    /// Places blocks of data of a file that is to be `size` bytes long. In a block that stays in
+    /// place only the changed fragments are written. The old last block may join them, and a new
+    /// one, filled with zeros. Also returns the blocks that are overwritten where readers see them.
     pub(crate) async fn plan_blocks(
         &self,
         update: &mut Update,
@@ -102,7 +101,7 @@ impl Ffs {
         Ok(())
     }
 
-    /// Makes a file point at what the device has, and be `size` bytes long.
+    /// Makes a file `size` bytes long and points it at data that the device has.
     pub(crate) fn end_blocks(
         &self,
         update: &mut Update,
@@ -127,10 +126,10 @@ impl Ffs {
         }
     }
 
-    /// Which bytes of a block that is at `place` are needed to write `new` of them, with which the
-    /// file grows from `old_size` to `size`. Of a block that stays where it is, and as long as it
-    /// is, only the fragments count in which something changes, and, where the file grows behind
-    /// its old end, those up to that; of a hole only the new data.
+    /// The bytes of a block at `place` that are needed to write `new` of them, when the file grows
+    /// from `old_size` to `size`. In a block that stays in place, and as far as its run reaches,
+    /// these are the changed fragments, and, where the file grows behind its old end, those up to
+    /// that; in a hole they are the new data alone.
     pub(crate) fn needed(
         &self,
         lbn: u64,
@@ -149,16 +148,16 @@ impl Ffs {
         }
         let fragment = geometry.fragment_size as usize;
         let first = new.start.min(stored);
-        // Of the old last block what comes to be in the file behind its old end is written anew.
+        // The part of the old last block that the file grows into is written anew.
         let grows_behind = size > old_size && in_file < geometry.block_size;
         let whole = grows_behind && !is_planted(Bug::TornTails);
         let end = if whole { stored } else { new.end.next_multiple_of(fragment) };
         first - first % fragment..end.min(stored).max(new.end)
     }
 
-    /// Whole blocks to set aside for one that has a page: its own and those that lead to it, unless
-    /// its neighbour pays for these. A block that is there is overwritten where it is, and needs
-    /// none.
+    /// Whole blocks to reserve for a block with a page: its own and the indirect blocks that lead
+    /// to it, unless its neighbour pays for these. An existing block is overwritten in place, and
+    /// needs none.
     pub(crate) async fn page_cost(
         &self,
         node: &Node,
@@ -177,7 +176,7 @@ impl Ffs {
         Ok(1 + leading)
     }
 
-    /// The fragment at which a block begins; 0 for a hole.
+    /// First fragment of a block; 0 for a hole.
     fn address(&self, place: &Place) -> u64 {
         match place {
             Place::Disk(byte) | Place::Summed(byte, _) => byte / self.geometry().fragment_size,
@@ -186,8 +185,8 @@ impl Ffs {
         }
     }
 
-    /// A file that grows writes anew what stands behind its old end and comes to be in it: in the
-    /// run of fragments that its last block has, or, if that has to become longer, in all of it
+    /// Adds the tail of a growing file, which is written anew behind the old end: within the
+    /// fragment run of its last block, or, if that run has to become longer, the whole run
     /// (invariant 2).
     async fn add_tail(
         &self,
@@ -216,9 +215,9 @@ impl Ffs {
         }
         let address = self.map().find(node, None, tail).await?;
         if address == 0 {
-            return Ok(()); // of a hole nothing stands anywhere
+            return Ok(()); // a hole has no bytes on the disk
         }
-        // A page of the tail would do as well, but would be written back before its time.
+        // A page of the tail would do, but would be written back too early.
         let from = if grows { 0 } else { used - used % geometry.fragment_size };
         let byte = geometry.byte_address(address);
         let data = if from == used {
@@ -233,10 +232,9 @@ impl Ffs {
         Ok(())
     }
 
-    /// Writes payload for `update`, all that it has, by the fragments at which it begins: to the
-    /// device and not yet to stable storage. What the log carries is not written here. Of the
-    /// fragments that are `new` nothing is needed: this Update takes them, and nothing that is
-    /// durable points at them.
+    /// Writes the whole payload of `update`, by first fragment, to the device but not yet to stable
+    /// storage. Payload that the log carries is not written here. The old content of the `new`
+    /// fragments is not needed: this Update takes them, and nothing durable points at them.
     ///
     /// # Errors
     /// [`FsError::Io`].
@@ -266,7 +264,7 @@ impl Ffs {
         Ok(())
     }
 
-    /// Keeps the whole blocks of what was written at fragment `address`: what is less went through
+    /// Caches the whole blocks that were written at fragment `address`; smaller writes went through
     /// the page cache.
     fn keep_written(&self, address: u64, pieces: &[Bytes]) {
         let mut start = self.geometry().byte_address(address);
@@ -278,8 +276,8 @@ impl Ffs {
         }
     }
 
-    /// Where block `lbn`, which is at `known` if that was asked before, goes when the file grows
-    /// from `old_size` to `size`: where it is, longer in place, or somewhere new.
+    /// Chooses the place of block `lbn`, which is at `known` if that is known already, when the
+    /// file grows from `old_size` to `size`: in place, longer in place, or somewhere new.
     async fn place_block(
         &self,
         update: &mut Update,
@@ -318,7 +316,7 @@ impl Ffs {
         Ok(Spot::New(new))
     }
 
-    /// Behind the block before, unless the file has had its share of the group.
+    /// The position behind the previous block, unless the file has had its share of the group.
     pub(crate) async fn near(
         &self,
         update: &Update,
@@ -346,22 +344,22 @@ fn grows(geometry: &Geometry, lbn: u64, old_size: u64, size: u64) -> bool {
     run_length(geometry, size, lbn) > run_length(geometry, old_size, lbn)
 }
 
-/// Whether bytes of a file that grows may stand on the disk before they are in it: these bytes of
-/// its old last block, which has a run of so many fragments.
+/// Whether stale bytes may be on the disk in the range `new` of the old last block of a growing
+/// file, whose run has `run` fragments.
 fn has_old_bytes(geometry: &Geometry, new: Range<u64>, run: u64) -> bool {
     let stand = new.start < new.end.min(run * geometry.fragment_size);
     let is_ragged = !new.start.is_multiple_of(geometry.fragment_size);
     stand && (is_ragged || !is_planted(Bug::FragmentTails)) && !is_planted(Bug::RaggedTail)
 }
 
-/// Where a block goes, by its first fragment.
+/// The place of a block, by its first fragment.
 #[derive(Clone, Copy)]
 enum Spot {
-    /// Where it is.
+    /// In place.
     There(u64),
-    /// Where it is, and where more stands than readers have seen of it.
+    /// In place, but longer than readers have seen.
     Grown(u64),
-    /// Where no reader sees anything yet.
+    /// At fragments that no reader sees yet.
     New(u64),
 }
 
@@ -378,12 +376,12 @@ impl Spot {
 pub struct Payload {
     /// Address, pieces, and the fragment behind the last.
     runs: Vec<(u64, Vec<Bytes>, u64)>,
-    /// Where nothing stood that is needed.
+    /// Fragments whose old content is not needed.
     new: Vec<Range<u64>>,
 }
 
 impl Payload {
-    /// `length` bytes: those pieces, and zeros behind them.
+    /// Adds `length` bytes: the pieces, and zeros behind them.
     fn add(&mut self, fragment_size: u64, address: u64, data: &[Bytes], length: usize) {
         let mut pieces = slices(data, 0, length);
         let given = block::length_of(&pieces) as usize;
@@ -400,7 +398,7 @@ impl Payload {
         }
     }
 
-    /// These fragments are taken for it.
+    /// Notes fragments that were taken for the data.
     fn note_new(&mut self, fragments: Range<u64>) {
         match self.new.last_mut() {
             Some(before) if before.end == fragments.start => before.end = fragments.end,
@@ -408,7 +406,7 @@ impl Payload {
         }
     }
 
-    /// Addresses and pieces; and the fragments that were taken for them, neighbours together.
+    /// Addresses and pieces; and the fragments taken for them, neighbours joined.
     pub(crate) fn parts(self) -> (Runs, Vec<Range<u64>>) {
         let runs = self.runs.into_iter().map(|(address, pieces, _)| (address, pieces));
         (runs.collect(), self.new)

@@ -1,4 +1,4 @@
-//! What changes in a block of metadata, and what takes it back.
+//! Edits of a metadata block, and their undo records.
 
 use std::ops::Range;
 
@@ -8,80 +8,81 @@ use ufs2::derive::bits;
 use ufs2::layout::{Dinode, EXTENT_FIELD, KIND_FIELD, LINKS_FIELD};
 use zerocopy::IntoBytes;
 
-/// How a change rewrites the image.
+/// An edit of the image of a block.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// Bytes replaced by as many others.
+    /// Bytes replaced by the same number of new bytes.
     Bytes {
-        /// Where, in bytes from the buffer's start.
+        /// Offset in bytes from the buffer's start.
         offset: usize,
         /// The new bytes.
         new: Box<[u8]>,
     },
-    /// A run of map bits, all clear before and set after, or the other way round.
+    /// A run of map bits: all clear before and set after, or the reverse.
     Bits {
-        /// The byte at which the map begins.
+        /// Offset of the map in bytes.
         map: usize,
         /// The first bit.
         first: usize,
-        /// How many.
+        /// Number of bits.
         count: usize,
         /// Their new value.
         value: bool,
     },
     /// The target of a directory entry: its inode number and type.
     Entry {
-        /// Where the entry begins.
+        /// Offset of the entry in bytes.
         offset: usize,
         /// The new inode number; 0 for none.
         ino: u32,
         /// The new type byte.
         kind: u8,
-        /// Record lengths and name that make room for it: never undone (invariant 4 of `buffer`).
+        /// Record lengths and the name that the entry needs: never undone (invariant 4 of
+        /// `buffer`).
         layout: Vec<(usize, Box<[u8]>)>,
     },
-    /// A number of 32 bits that becomes larger or smaller: a count, of which every change is good
-    /// for itself, so that one can be undone without the others.
+    /// A 32-bit counter that goes up or down. Each change of it stands alone, so that one can be
+    /// undone without the others.
     Count {
-        /// Where, in bytes from the buffer's start.
+        /// Offset in bytes from the buffer's start.
         offset: usize,
-        /// By how much.
+        /// Difference to the old value.
         change: i32,
     },
-    /// An inode, of which the parts land by themselves: what it is, its links, and its extent.
+    /// An inode whose parts land independently: its kind, its link count, and its extent.
     Inode {
-        /// Where it begins, in bytes from the buffer's start.
+        /// Offset in bytes from the buffer's start.
         offset: usize,
-        /// What it is from now on.
+        /// The new inode.
         new: Box<Dinode>,
     },
     /// The whole block is new; nothing points at it yet, so undoing means not writing.
     Whole,
 }
 
-/// What of a buffer an [`Edit`] changes, for policies that log it.
+/// The part of a buffer that an [`Edit`] changes, for policies that log it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// These bytes.
+    /// A range of bytes.
     Bytes(Range<usize>),
     /// Bits of a map.
     Bits {
-        /// The byte at which the map begins.
+        /// Offset of the map in bytes.
         map: usize,
         /// The first bit.
         first: usize,
-        /// How many.
+        /// Number of bits.
         count: usize,
         /// Their new value.
         value: bool,
     },
-    /// Everything.
+    /// The whole block.
     Whole,
 }
 
 impl Edit {
-    /// What it changes. Of a directory that is the whole chunk: names and lengths are not undone,
-    /// so that one entry means nothing without the others.
+    /// The part of the buffer that the edit changes. For a directory entry that is the whole chunk:
+    /// names and lengths are not undone, so that one entry means nothing without the others.
     pub fn extent(&self) -> Extent {
         match self {
             Edit::Bytes { offset, new } => Extent::Bytes(*offset..offset + new.len()),
@@ -98,7 +99,7 @@ impl Edit {
         }
     }
 
-    /// Where the entry begins that this changes.
+    /// Offset of the directory entry that the edit changes.
     pub(crate) fn entry(&self) -> Option<usize> {
         match self {
             Edit::Entry { offset, .. } => Some(*offset),
@@ -106,8 +107,9 @@ impl Edit {
         }
     }
 
-    /// What the entry that this changes names in an image that has not been changed yet; nothing,
-    /// of inode 0, where it is only now laid out: there stands what is left of other names.
+    /// The inode number and type of the entry before the edit, read from an image without it. Inode
+    /// 0 for an entry that the edit lays out: its bytes in the image are the remains of other
+    /// names.
     pub(crate) fn names_before(&self, image: &[u8]) -> Option<(u32, u8)> {
         match self {
             Edit::Entry { offset, layout, .. } if layout.iter().any(|(at, _)| at == offset) => {
@@ -118,7 +120,7 @@ impl Edit {
         }
     }
 
-    /// Changes the image; gives what takes it back.
+    /// Applies the edit to the image and returns its undo record.
     pub(crate) fn apply(self, image: &mut [u8]) -> Undo {
         match self {
             Edit::Bytes { offset, new } => {
@@ -155,7 +157,7 @@ impl Edit {
         }
     }
 
-    /// That of an inode, of which the parts land by themselves.
+    /// The edit of an inode as one whose parts land independently.
     pub(crate) fn by_parts(self) -> Self {
         match self {
             Edit::Bytes { offset, new } => {
@@ -167,7 +169,7 @@ impl Edit {
 }
 
 impl Extent {
-    /// The bytes in which it is, of a block of `length`.
+    /// The bytes that it covers, in a block of `length` bytes.
     pub(crate) fn span(&self, length: usize) -> Span {
         match self {
             Extent::Bytes(bytes) => bytes.clone().into(),
@@ -179,7 +181,7 @@ impl Extent {
     }
 }
 
-/// What a delta takes back in the copy.
+/// Undo record of a delta, applied to a copy of the image.
 #[derive(Debug)]
 pub(crate) enum Undo {
     Bytes {
@@ -201,8 +203,7 @@ pub(crate) enum Undo {
         offset: usize,
         change: i32,
     },
-    /// By how many its links became more, and the extent that it had, if it has another one now.
-    /// Attributes are never taken back.
+    /// The change of the link count, and the old extent if it changed. Attributes are never undone.
     Inode {
         offset: usize,
         links: i32,
@@ -212,7 +213,7 @@ pub(crate) enum Undo {
 }
 
 impl Undo {
-    /// What takes an inode back that was `old` and is `new`.
+    /// Undo record of an inode that was `old` and is `new`.
     fn of_inode(offset: usize, old: Dinode, new: &Dinode) -> Self {
         if old.kind() != new.kind() || old.is_free() != new.is_free() {
             return Undo::Bytes { offset, old: Box::from(old.as_bytes()) };
@@ -222,7 +223,8 @@ impl Undo {
         Undo::Inode { offset, links, old }
     }
 
-    /// What this can only land over, as ranges of bits of the buffer: nothing in them is undone.
+    /// Bit ranges of the buffer that this change requires: it lands only if no change in them is
+    /// undone.
     pub(crate) fn stands_on(&self) -> [Range<usize>; 2] {
         match self {
             Undo::Inode { offset, old, .. } => {
@@ -233,7 +235,7 @@ impl Undo {
         }
     }
 
-    /// What cannot land over it while it is undone.
+    /// Bit ranges of the buffer that this change blocks for later ones while it is undone.
     pub(crate) fn holds_up(&self) -> [Range<usize>; 2] {
         match self {
             Undo::Inode { offset, links, old } => {
@@ -245,7 +247,7 @@ impl Undo {
         }
     }
 
-    /// The inode whose seal does not fit any more when this was taken back.
+    /// Offset of the inode whose seal is wrong after this undo.
     pub(crate) fn unseals(&self) -> Option<usize> {
         match self {
             Undo::Inode { offset, links, old } if *links != 0 || old.is_some() => Some(*offset),
@@ -265,7 +267,7 @@ impl Undo {
         }
     }
 
-    /// The bytes in which it is.
+    /// The bytes that it covers.
     pub(crate) fn span(&self) -> Span {
         let Range { start, end } = match self {
             Undo::Count { offset, .. } => offset * 8..(offset + size_of::<i32>()) * 8,
@@ -274,7 +276,7 @@ impl Undo {
         Span::from(start / 8..end.div_ceil(8))
     }
 
-    /// Takes it back in a copy that begins with byte `from` of the image.
+    /// Applies the undo to a copy that begins with byte `from` of the image.
     pub(crate) fn apply(&self, copy: &mut [u8], from: usize) {
         match self {
             Undo::Bytes { offset, old } => copy[offset - from..][..old.len()].copy_from_slice(old),
@@ -296,12 +298,12 @@ impl Undo {
         }
     }
 
-    /// Whether it is of the entry that begins there.
+    /// Whether this undoes a change of the entry at `at`.
     pub(crate) fn is_of_entry(&self, at: usize) -> bool {
         matches!(self, Undo::Entry { offset, .. } if *offset == at)
     }
 
-    /// Whether it would change nothing: its entry is what it was.
+    /// Whether this undo would change nothing: the entry already has its old value.
     pub(crate) fn is_undone_in(&self, image: &[u8]) -> bool {
         match self {
             Undo::Entry { offset, ino, kind } => entry_at(image, *offset) == (*ino, *kind),
@@ -309,7 +311,7 @@ impl Undo {
         }
     }
 
-    /// Whether it takes back that an inode began.
+    /// Whether this undoes the beginning of an inode.
     pub(crate) fn begins_inode(&self) -> bool {
         match self {
             Undo::Bytes { old, .. } => {
@@ -319,7 +321,7 @@ impl Undo {
         }
     }
 
-    /// Bytes of memory that it takes beside itself, about.
+    /// Approximate bytes of memory that it takes besides its own size.
     pub(crate) fn bytes_beside(&self) -> usize {
         match self {
             Undo::Bytes { old, .. } => old.len() + 16,
@@ -360,7 +362,7 @@ mod tests {
         set_entry(&mut image, 0, 7, 8);
         let entry = |offset, layout| Edit::Entry { offset, ino: 9, kind: 4, layout };
         assert_eq!(entry(0, Vec::new()).names_before(&image), Some((7, 8)));
-        // A name in the room behind another one, which becomes shorter for it.
+        // A name in the free space behind another name, whose record is shortened.
         let header = vec![0; ENTRY_HEADER_SIZE].into_boxed_slice();
         let shorter = Box::from(12_u16.to_le_bytes());
         let layout = vec![(12, header), (EntryHeader::RECORD_LENGTH_OFFSET, shorter)];

@@ -1,15 +1,15 @@
-//! The engine: what it is made of, and the one place where an Update is applied.
+//! The engine: its parts, and the one place where an Update is applied.
 //!
-//! [`Ffs::apply`] changes the buffers and gives an Update its sequence; then the policy has
-//! it. Between them nothing waits and nothing fails: whatever could, has been done while the Update
-//! was prepared.
+//! [`Ffs::apply`] changes the buffers and gives an Update its sequence; then the policy takes it.
+//! Nothing waits or fails in between: every step that could was done while the Update was prepared.
 //!
 //! Invariants:
 //! 1. Group buffers, promises and pointers need no lock, since they are changed between two awaits.
-//! 2. What an Update frees is held until [`Engine::give_back`], which comes when it is durable; or
-//!    until it is staged, if its file has left no trace.
+//! 2. Space that an Update frees is held until [`Engine::give_back`], which comes when the Update
+//!    is durable; or until the Update is staged, if its file has left no trace.
 //!
-//! Not asserted: 1, which is about what is not awaited; 2, which the allocator asserts.
+//! Not asserted: 1, since the absence of an await cannot be asserted; 2, which the allocator
+//! asserts.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -47,23 +47,24 @@ pub struct Ffs {
     pub(crate) allocator: Rc<Allocator>,
     pub(crate) policy: Rc<dyn Policy>,
     pub(crate) runtime: Runtime,
-    /// What the superblock says, and what it is to say after a clean stop.
+    /// The superblock as it is, and as it will be after a clean stop.
     pub(crate) superblock: RefCell<OpenSuperblock>,
     pub(crate) recent_blocks: RecentBlocks,
-    /// One initialisation of inodes at a time, and those that may not be durable, by the first
-    /// inode of the block.
+    /// Lets one task at a time initialise inodes. `inodes_grown` has the initialisations that may
+    /// not be durable, by the first inode of the block.
     pub(crate) inode_growth: Rc<Semaphore>,
     pub(crate) inodes_grown: RefCell<BTreeMap<u64, Sequence>>,
-    /// What a cut may have left, if it is served before that was looked for.
+    /// Blocks, inodes and links that a crash may have leaked, on a volume that is served before the
+    /// scan for them.
     pub(crate) leftovers: Option<Rc<Leftovers>>,
-    /// Whether a stop waits until they were found.
+    /// Whether a stop waits until that scan has finished.
     pub(crate) finishes_reclaim: bool,
-    /// One file at a time is settled that a cut may have left with something behind its end.
+    /// Lets one file at a time be settled that a crash may have left with blocks behind its end.
     pub(crate) settling: Rc<Semaphore>,
     pub(crate) limits: Limits,
 }
 
-/// What an engine is made of; see [`crate::mount`].
+/// The parts of an engine; see [`crate::mount`].
 pub(crate) struct EngineParts {
     pub home: Rc<Home>,
     pub allocator: Rc<Allocator>,
@@ -76,7 +77,7 @@ pub(crate) struct EngineParts {
     pub finishes_reclaim: bool,
 }
 
-/// An Update that the buffers have, and the policy has not.
+/// An Update that was applied to the buffers but not yet handed to the policy.
 pub struct Applied {
     pub(crate) sequence: Sequence,
     pub(crate) staged: StagedUpdate,
@@ -87,7 +88,7 @@ pub struct Applied {
 /// Fragments and inodes that an Update freed.
 pub struct GivenUp {
     pub(crate) freed: Vec<Freed>,
-    /// What it took is there again when what it gave back is.
+    /// The room that the Update took is there again when its freed fragments are.
     pub(crate) _end_room: Option<EndRoom>,
 }
 
@@ -123,32 +124,32 @@ impl Ffs {
         })
     }
 
-    /// Where is what.
+    /// Layout of the volume.
     pub fn geometry(&self) -> &Geometry {
         self.home.geometry()
     }
 
-    /// What its log is doing, if it has one.
+    /// Statistics of the log, under a policy that has one.
     pub fn log_statistics(&self) -> Option<LogStatistics> {
         self.policy.beside().and_then(Beside::log_statistics)
     }
 
-    /// What a cut may have left, while something may still be found.
+    /// Leaks of a crash, while some may still be found.
     pub(crate) fn leftovers(&self) -> Option<&Rc<Leftovers>> {
         self.leftovers.as_ref().filter(|leftovers| leftovers.is_open())
     }
 
-    /// How far reclaim is, if a cut may have left something before the volume was opened.
+    /// Progress of reclaim, if a crash may have leaked anything before the volume was opened.
     pub fn reclaimed(&self) -> Option<Reclaimed> {
         self.leftovers.as_ref().map(|leftovers| leftovers.progress())
     }
 
-    /// What soft updates have done, if it has these.
+    /// Counters of soft updates, under that policy.
     pub fn soft_updates(&self) -> Option<SoftUpdatesCounts> {
         self.policy.soft_updates()
     }
 
-    /// How many directories there are.
+    /// Number of directories.
     pub fn directories(&self) -> u64 {
         self.allocator.directories()
     }
@@ -163,8 +164,7 @@ impl Ffs {
         move |dinode| geometry.seal_inode(dinode)
     }
 
-    /// Reserves, applies and stages an Update of its own, with which no file changes that is in
-    /// memory, and which frees nothing.
+    /// Reserves, applies and stages an Update that changes no file in memory and frees nothing.
     ///
     /// # Errors
     /// As [`Engine::reserve`].
@@ -175,7 +175,7 @@ impl Ffs {
         Ok(sequence)
     }
 
-    /// Takes in what an Update has made, and holds what it frees.
+    /// Installs the buffers that an Update made, and holds the space that it frees.
     fn take_buffers(&self, update: &Update) {
         for freed in &update.freed {
             self.allocator.hold_freed(freed);
@@ -188,16 +188,16 @@ impl Ffs {
         }
     }
 
-    /// Whether the inodes of an Update land as a whole, though the policy parts them: an intent is
-    /// judged by one of them.
+    /// Whether the inodes of an Update land as a whole, although the policy splits inodes into
+    /// parts: an intent is judged by one of them.
     fn lands_whole(&self, update: &Update, nodes: &[(Rc<Node>, Dinode)]) -> bool {
         let is_evidence = || nodes.iter().any(|(node, _)| self.policy.is_evidence(node.ino));
         self.policy.keeps_intents()
             && (update.manner.lands_whole || update.only_sets_attributes() || is_evidence())
     }
 
-    /// Changes the buffers as the items have it, and gives the Update its sequence. `see` is told
-    /// each file whose inode is another now.
+    /// Applies the items to the buffers and gives the Update its sequence. Calls `see` with each
+    /// file whose inode changed.
     pub(crate) fn apply(
         &self,
         ready: Ready,

@@ -1,18 +1,18 @@
-//! The place where metadata lives: the device, and the buffers of the blocks in use.
+//! The buffer cache: the device, and the buffers of the metadata blocks in use.
 //!
 //! A task that wants a metadata block asks [`Home::load`] for its buffer; an `Rc` of it pins it.
-//! What buffers may take, and which of them go, is for [`cache::BlockCache`] to say; file data goes
-//! by way of [`cache::DataPath`].
+//! [`cache::BlockCache`] limits the memory of buffers and chooses which are evicted; file data goes
+//! through [`cache::DataPath`].
 //!
 //! Invariants:
-//! 1. For one address there is at most one buffer, and at most one read on its way.
-//! 2. What is pinned, pending or dirty is not evicted.
+//! 1. For one address there is at most one buffer, and at most one read in flight.
+//! 2. A pinned, pending or dirty buffer is not evicted.
 //! 3. Metadata is written by the policy alone, one write of a block at a time.
 //! 4. While a block is read past the buffers no task makes a buffer of it
 //!    ([`Home::read_uncached`]).
 //!
-//! Not asserted: 1 and 2, which the block cache asserts; 3, which is about what writes; 4, since
-//! what a block that was made meanwhile holds is not told.
+//! Not asserted: 1 and 2, which the block cache asserts; 3, which is about the writers; 4, since
+//! the content of a block that was made meanwhile is unknown.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -40,24 +40,24 @@ pub struct Home {
     data: DataPath,
 }
 
-/// Parts of the memory, in which the share of pinned blocks is counted.
+/// Parts into which the memory is divided to compare the share of pinned blocks.
 const PARTS: usize = 4;
-/// Parts that blocks pinned by pending changes may fill. Beyond these, an Update waits.
+/// Parts that blocks pinned by pending changes may fill. Beyond that, Updates wait.
 const PARTS_PINNED: usize = 3;
 /// Parts from which on pending changes are pushed to the disk, though no caller waits for them.
 const PARTS_PUSHED: usize = 2;
 
-/// Between two attempts to bring something home of which the first found no room below.
+/// Pause before a write in place is retried after the device below was full.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a caller is told whose data did not get to its place.
+/// The error for a caller whose data did not reach its place.
 fn refused_or_lost(error: IoError) -> FsError {
     if error.is_full() { FsError::NoSpace } else { FsError::Io }
 }
 
 impl Home {
-    /// The home of a volume; `budget` bytes of memory are for metadata, what counts with it, and
-    /// data, if that is kept.
+    /// The buffer cache of a volume. `budget` bytes of memory are for metadata, what counts with
+    /// it, and data, if that is kept.
     pub fn new(
         device: Rc<dyn BlockDevice>,
         geometry: Rc<Geometry>,
@@ -71,7 +71,7 @@ impl Home {
         Rc::new(Self { geometry, clock, buffers: BlockCache::new(block_size, budget), data })
     }
 
-    /// Where is what.
+    /// Layout of the volume.
     pub fn geometry(&self) -> &Rc<Geometry> {
         &self.geometry
     }
@@ -81,24 +81,24 @@ impl Home {
         self.data.device()
     }
 
-    /// What everything that is kept may take.
+    /// Memory budget of everything that is cached.
     pub(crate) fn budget(&self) -> &Budget {
         self.buffers.budget()
     }
 
-    /// Whether blocks that pending changes pin take so much of the memory that those go to the disk
-    /// which no caller waits for.
+    /// Whether blocks pinned by pending changes take so much memory that changes without a waiter
+    /// are written too.
     pub(crate) fn pins_much(&self) -> bool {
         self.budget().pinned().bytes() > self.budget().bytes() / PARTS * PARTS_PUSHED
     }
 
-    /// Whether they take so much that no Update comes before some of it is there.
+    /// Whether they take so much that Updates wait until some are written.
     pub(crate) fn pins_too_much(&self) -> bool {
         let is_much = self.budget().pinned().bytes() > self.budget().bytes() / PARTS * PARTS_PINNED;
         is_much && !is_planted(Bug::UnboundedPins)
     }
 
-    /// The way of file data.
+    /// The path of file data.
     pub(crate) fn data(&self) -> &DataPath {
         &self.data
     }
@@ -106,7 +106,7 @@ impl Home {
     /// The buffer of the `size` bytes at fragment `address`.
     ///
     /// # Errors
-    /// [`FsError::Io`] when it cannot be read, [`FsError::Corrupt`] when it is no such block.
+    /// [`FsError::Io`] if it cannot be read, [`FsError::Corrupt`] if it is no such block.
     pub async fn load(&self, address: u64, size: usize, role: Role) -> Result<Rc<Buffer>, FsError> {
         let _loading = loop {
             if let Some(buffer) = self.cached(address) {
@@ -132,9 +132,9 @@ impl Home {
         Ok(buffer)
     }
 
-    /// The block of a group of which a cut may have torn the last write. Each bit of its maps is as
-    /// it was before that or as it was after, either of which may be; what follows from the maps is
-    /// derived anew. Says whether it was torn.
+    /// The block of a group whose last write a crash may have torn. Each bit of its maps has its
+    /// value from before or after that write, either of which is valid; the rest is derived anew
+    /// from the maps. Also returns whether the block was torn.
     ///
     /// # Errors
     /// As [`Home::load`].
@@ -151,7 +151,7 @@ impl Home {
             return Ok((buffer, false)); // another task was faster
         }
         if u64::from(GroupHeader::of(&image).index.get()) != group {
-            return Err(FsError::Corrupt); // no cut changes that
+            return Err(FsError::Corrupt); // a crash cannot cause that
         }
         seal_group(&self.geometry, group, &mut image, self.clock.wall().seconds);
         self.verify_group(group, &image)?;
@@ -161,12 +161,12 @@ impl Home {
         Ok((buffer, true))
     }
 
-    /// `size` bytes of the block of inodes at fragment `address`, from byte `offset` of it on, past
-    /// the buffers; nothing if the block has a buffer. No task can load the block meanwhile: so,
-    /// until its caller waits again, this is what every reader would see.
+    /// Reads `size` bytes of the block of inodes at fragment `address`, from byte `offset` on, past
+    /// the buffers; `None` if the block has a buffer. No task can load the block meanwhile: until
+    /// the caller awaits again, every reader would see these bytes.
     ///
     /// # Errors
-    /// [`FsError::Io`] when it cannot be read.
+    /// [`FsError::Io`] if it cannot be read.
     pub(crate) async fn read_uncached(
         &self,
         address: u64,
@@ -184,7 +184,7 @@ impl Home {
         Ok(Some(piece).filter(|_| !self.has_buffer(address)))
     }
 
-    /// Whether the block at `address` is in memory, for a reader that would look past it.
+    /// Whether the block at `address` has a buffer that a read past the buffers would miss.
     pub(crate) fn has_buffer(&self, address: u64) -> bool {
         self.buffers.has(address) && !is_planted(Bug::PassedBuffers)
     }
@@ -194,14 +194,14 @@ impl Home {
         self.buffers.get(address)
     }
 
-    /// Takes in a buffer that was made in memory.
+    /// Installs a buffer that was made in memory.
     pub fn install(&self, buffer: &Rc<Buffer>) {
         self.buffers.insert(buffer.address(), buffer);
         buffer.count_deltas(self.budget());
     }
 
-    /// Lets go of a run of fragments that is not in use any more: of a block of metadata, and of
-    /// what is kept of data, which no caller will read again.
+    /// Drops a freed run of fragments from the caches: the buffer of a metadata block, and cached
+    /// data, which no caller will read again.
     pub fn forget(&self, address: u64, count: u64) {
         self.data.cache().spoil(&self.bytes_of(address, count));
         if let Some(buffer) = self.buffers.remove(address) {
@@ -209,7 +209,7 @@ impl Home {
         }
     }
 
-    /// Where a run of fragments is, in bytes of the device.
+    /// The byte range on the device of a run of fragments.
     fn bytes_of(&self, address: u64, count: u64) -> Range<u64> {
         self.geometry.byte_address(address)..self.geometry.byte_address(address + count)
     }
@@ -229,7 +229,7 @@ impl Home {
         self.buffers.filtered(Buffer::is_dirty)
     }
 
-    /// A sealed copy of `buffer` with everything undone that does not hold yet.
+    /// A sealed copy of `buffer`, with every delta undone that does not hold yet.
     pub fn image(&self, buffer: &Buffer, holds: impl Fn(&Delta) -> bool) -> Option<WriteImage> {
         buffer.write_image(holds, |derived| match derived {
             Derived::Group(group, copy) => {
@@ -239,12 +239,11 @@ impl Home {
         })
     }
 
-    /// Writes copies to their places, neighbours together; they are in the order of the disk. None
-    /// of these writes is so large that it goes past the page cache, where a block that memory has
-    /// no room for is found again.
+    /// Writes copies, which are in disk order, to their places, neighbours together. Each write is
+    /// small enough for the page cache, where a block that memory has no room for is found again.
     ///
     /// # Errors
-    /// Those of the device.
+    /// I/O errors of the device.
     pub async fn write_images(&self, images: Vec<WriteImage>) -> Result<(), IoError> {
         let place =
             |image: &WriteImage| self.geometry.byte_address(image.address) + image.from as u64;
@@ -279,30 +278,30 @@ impl Home {
     /// Writes data of a file to its place, from fragment `address` on.
     ///
     /// # Errors
-    /// [`FsError::Io`]; [`FsError::NoSpace`] when there is no room below.
+    /// [`FsError::Io`]; [`FsError::NoSpace`] if the device below is full.
     pub(crate) async fn write_data(&self, address: u64, data: Vec<Bytes>) -> Result<(), FsError> {
         let start = self.geometry.byte_address(address);
         self.data.write_over(start, data).await.map_err(refused_or_lost)
     }
 
-    /// Nothing is needed of these fragments, and no block that is in use points at them, until data
-    /// is written there.
+    /// Marks these fragments as unneeded until data is written there. No block in use points at
+    /// them.
     pub(crate) async fn vacate(&self, fragments: &Range<u64>) {
         self.data.vacate(self.bytes_of(fragments.start, fragments.end - fragments.start)).await;
     }
 
-    /// Takes data, from fragment `address` on, that the log has or is about to have.
+    /// Takes delayed data, from fragment `address` on, that the log has or is about to have.
     pub(crate) fn delay(&self, address: u64, pieces: &[Bytes]) {
         self.data.delay(self.geometry.byte_address(address), pieces);
     }
 
-    /// The fragments were given back, and that is durable: what is delayed there is not needed.
-    /// Completes when nothing is on its way to them.
+    /// Forgets the delayed data of fragments that were freed, which is durable. Completes when no
+    /// write to them is in flight.
     pub(crate) async fn forget_delayed(&self, address: u64, count: u64) {
         self.data.forget_delayed(self.bytes_of(address, count)).await;
     }
 
-    /// The barrier.
+    /// A write barrier.
     pub fn flush(&self) -> Io<()> {
         self.data.flush()
     }
@@ -312,13 +311,13 @@ impl Home {
     }
 }
 
-/// Derives what follows from the maps of a group, and seals the block.
+/// Derives counts and summaries of a group from its maps, and seals the block.
 pub(crate) fn seal_group(geometry: &Geometry, group: u64, block: &mut [u8], now_seconds: i64) {
     derive::recompute_group(geometry, group, block);
     let header = GroupHeader::of_mut(block);
     header.time.set(now_seconds);
     if header.old_time.get() != 0 {
-        header.old_time.set(now_seconds as i32); // a system that fills it keeps the low half there
+        header.old_time.set(now_seconds as i32); // a system that uses it keeps the low half there
     }
     geometry.seal_group(block);
 }

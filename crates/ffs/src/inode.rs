@@ -1,4 +1,4 @@
-//! The inode of a file in memory: where it is on the disk, and what it says.
+//! The inode of a file in memory: its position on the disk, and its content.
 //!
 //! It pins the buffer of its inode block, and its dinode equals the bytes in the buffer's image.
 
@@ -34,8 +34,8 @@ pub struct Inode {
 pub(crate) type Node = Vnode<Inode>;
 
 impl Inode {
-    /// The file of inode `ino` at `offset` of `buffer`: `dinode` is what it is there, or what an
-    /// Update is about to make of it.
+    /// The file of inode `ino` at `offset` of `buffer`. `dinode` is the inode there, or the one
+    /// that an Update is about to make of it.
     pub(crate) fn in_memory(
         ino: u64,
         (buffer, offset): (Rc<Buffer>, usize),
@@ -91,17 +91,17 @@ impl Facts for Inode {
     }
 }
 
-/// What the disk says of a file in memory.
+/// The on-disk inode of a file in memory.
 pub(crate) trait OnDisk {
-    /// Looks at the inode as the buffer has it.
+    /// Passes the inode in the buffer to `look`.
     fn look_at<T>(&self, look: impl FnOnce(&Dinode) -> T) -> T;
-    /// The inode as the buffer has it.
+    /// The inode in the buffer.
     fn dinode(&self) -> Dinode;
-    /// The inode with the times that readers see: what an Update starts from.
+    /// The inode with the times that readers see: the start of an Update's working copy.
     fn dinode_with_times(&self) -> Dinode;
     /// The edit that puts `dinode` into the inode block.
     fn edit(&self, dinode: &Dinode) -> (Rc<Buffer>, Edit);
-    /// Takes over what an Update left in the buffer.
+    /// Takes over the inode that an Update left in the buffer.
     fn set_dinode(&self, dinode: Dinode);
 }
 
@@ -133,7 +133,7 @@ impl OnDisk for Node {
     }
 }
 
-/// The attributes that an inode has.
+/// Attributes of an inode.
 pub(crate) fn attributes_of((ino, kind): (u64, FileKind), dinode: &Dinode) -> Attributes {
     Attributes {
         kind,
@@ -155,7 +155,7 @@ pub(crate) fn attributes_of((ino, kind): (u64, FileKind), dinode: &Dinode) -> At
     }
 }
 
-/// What an exclusive creation leaves in the inode.
+/// The value that an exclusive create stores in the inode.
 pub(crate) fn encode_verifier(verifier: [u8; 8]) -> u64 {
     let bits = u64::from_be_bytes(verifier);
     let bits = if is_planted(Bug::HalfVerifier) { bits >> 32 } else { bits };
@@ -164,7 +164,7 @@ pub(crate) fn encode_verifier(verifier: [u8; 8]) -> u64 {
 
 /// Changes attributes of an inode.
 pub(crate) fn change_attributes(change: &AttributeChange, kind: FileKind, dinode: &mut Dinode) {
-    // A change time alone is that of a name.
+    // A change time alone comes from a name.
     if (AttributeChange { ctime: None, ..*change }) != AttributeChange::default() {
         dinode.forget_verifier();
     }

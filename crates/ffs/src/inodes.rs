@@ -1,9 +1,9 @@
 //! Inodes: loading them, looking at them, and making new ones.
 //!
-//! Most files that are named are never used: a listing names a thousand of them. When memory is
-//! short, a whole block of inodes for one file is too much; so the first look into a block that is
-//! not in memory reads a piece of it and keeps nothing. A second look soon after, as a listing
-//! has, reads the block.
+//! Most named files are never used: a listing names a thousand of them. When memory is short, a
+//! whole block of inodes for one file is too much, so the first look into a block that is not in
+//! memory reads a piece of it and keeps nothing. A second look soon after, as in a listing, reads
+//! the block.
 
 use std::rc::Rc;
 
@@ -26,16 +26,16 @@ use crate::item::Intent;
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
 
-/// Bytes that are read for one inode: two of them, since what the page cache has is copied.
+/// Bytes to read for one inode: enough for two, since data in the page cache is copied.
 const PIECE: usize = SECTOR_SIZE as usize;
 
 impl Ffs {
-    /// The file that has this number, read from its inode.
+    /// The file with this number, read from its inode.
     pub(crate) async fn load(&self, ino: u64) -> Result<Rc<Node>, FsError> {
         let node = self.load_as_it_is(ino).await?;
         if let Some(leftovers) = self.leftovers() {
             if node.look_at(|dinode| dinode.links.get()) == 0 {
-                return Err(FsError::Stale); // a cut left it in the middle of its removal
+                return Err(FsError::Stale); // a crash interrupted its removal
             }
             if !leftovers.has_scanned(ino) && self.settle_end(&node).await? {
                 return self.load_as_it_is(ino).await;
@@ -44,7 +44,7 @@ impl Ffs {
         Ok(node)
     }
 
-    /// The same, whatever a cut has left of it.
+    /// The file with this number, in whatever state a crash has left it.
     pub(crate) async fn load_as_it_is(&self, ino: u64) -> Result<Rc<Node>, FsError> {
         let (buffer, offset) = self.inode_place(ino).await?;
         let dinode = buffer.read(|image| *Dinode::at(image, offset));
@@ -52,7 +52,7 @@ impl Ffs {
         Ok(Inode::in_memory(ino, (buffer, offset), dinode, kind))
     }
 
-    /// What the inode of this number says.
+    /// Attributes of the inode with this number.
     pub(crate) async fn peek(&self, ino: u64) -> Result<Attributes, FsError> {
         if self.home.budget().is_under_pressure()
             && let Some(attributes) = self.look_past_buffers(ino).await?
@@ -63,7 +63,8 @@ impl Ffs {
         buffer.read(|image| self.attributes_at(ino, Dinode::at(image, offset)))
     }
 
-    /// The same, if the block of inodes has no buffer and no task has looked into it lately.
+    /// Attributes read past the buffers: `None` if the inode block has a buffer or was looked into
+    /// lately.
     async fn look_past_buffers(&self, ino: u64) -> Result<Option<Attributes>, FsError> {
         self.check_initialised(ino).await?;
         let geometry = self.geometry();
@@ -84,10 +85,10 @@ impl Ffs {
         Ok(attributes_of((ino, self.kind_of(dinode)?), dinode))
     }
 
-    /// Where an inode is: the buffer of its block, and the offset there.
+    /// The position of an inode: the buffer of its block, and the offset there.
     ///
     /// # Errors
-    /// [`FsError::Stale`] when there is no such inode, [`FsError::Io`], [`FsError::Corrupt`].
+    /// [`FsError::Stale`] if there is no such inode, [`FsError::Io`], [`FsError::Corrupt`].
     pub(crate) async fn inode_place(&self, ino: u64) -> Result<(Rc<Buffer>, usize), FsError> {
         self.check_initialised(ino).await?;
         let geometry = self.geometry();
@@ -97,8 +98,8 @@ impl Ffs {
         Ok((buffer, position.offset))
     }
 
-    /// [`FsError::Stale`] unless there is such an inode: behind the initialised ones the table
-    /// holds anything, and those bytes are not looked at.
+    /// [`FsError::Stale`] unless there is such an inode: behind the initialised inodes the table
+    /// holds arbitrary bytes, which are not looked at.
     pub(crate) async fn check_initialised(&self, ino: u64) -> Result<(), FsError> {
         let geometry = self.geometry();
         if !geometry.is_inode(ino) {
@@ -110,10 +111,10 @@ impl Ffs {
         if is_there { Ok(()) } else { Err(FsError::Stale) }
     }
 
-    /// What the file of an inode is.
+    /// The kind of an inode's file.
     ///
     /// # Errors
-    /// [`FsError::Stale`] when there is none, [`FsError::Corrupt`] when the inode makes no sense.
+    /// [`FsError::Stale`] if there is none, [`FsError::Corrupt`] if the inode makes no sense.
     fn kind_of(&self, dinode: &Dinode) -> Result<FileKind, FsError> {
         if dinode.is_free() {
             return Err(FsError::Stale);
@@ -168,14 +169,14 @@ impl Ffs {
         }
     }
 
-    /// The Update that initialised the block of an inode, unless that is durable.
+    /// The Update that initialised the block of an inode, unless it is durable.
     fn grown_for(&self, ino: u64) -> Option<Sequence> {
         let first = ino - ino % self.geometry().inodes_per_block;
         let grown = self.inodes_grown.borrow().get(&first).copied();
         grown.filter(|&grown| !self.policy.horizon().has_passed(grown))
     }
 
-    /// Whether an inode is as free as its map says. On a damaged disk it may be a file.
+    /// Whether an inode that is free in the map is unused. On a damaged disk it may be a file.
     async fn is_unused(&self, ino: u64) -> Result<bool, FsError> {
         let geometry = self.geometry();
         let position = geometry.inode_position(ino);
@@ -184,9 +185,8 @@ impl Ffs {
         Ok(buffer.read(|image| Dinode::at(image, position.offset).is_free()))
     }
 
-    /// Gives a group more blocks of inodes, while there are some left in the last ones: one, or
-    /// more where they are taken faster than initialised. An Update that takes an inode of them
-    /// rests on that.
+    /// Gives a group more blocks of inodes before the last ones are used up: one, or more if they
+    /// are taken faster than initialised. An Update that takes one of these inodes rests on that.
     async fn initialise_inodes(&self, group: u64) -> Result<(), FsError> {
         let _alone = self.inode_growth.acquire(1).await;
         let geometry = self.geometry();
@@ -219,7 +219,7 @@ impl Ffs {
         Ok(())
     }
 
-    /// A block of inodes that no file has had, each with a generation of its own.
+    /// A block of unused inodes, each with a random generation.
     fn free_inodes_at(&self, first: u64) -> Rc<Buffer> {
         let geometry = self.geometry();
         let mut image = block::Buffer::zeroed(geometry.block_size as usize);
@@ -231,9 +231,9 @@ impl Ffs {
         Buffer::new(geometry.inode_position(first).fragment, Role::Inodes, image)
     }
 
-    /// A generation for a file, in place of the one before it in its inode. It is drawn: a file
-    /// that was told of, and that a crash took, has had one of which the disk knows nothing, so the
-    /// next number may have been told.
+    /// A generation for a file, to replace the previous one of its inode. It is random: a client
+    /// may know a file that a crash took, whose generation the disk does not have, so a client may
+    /// know the next number too.
     fn new_generation(&self, before: u32) -> u32 {
         match self.runtime.random.next_u64() as u32 {
             _ if is_planted(Bug::SameGeneration) => before.max(1),
@@ -243,7 +243,7 @@ impl Ffs {
         }
     }
 
-    /// A node for a promised inode: with a generation of its own, its times now.
+    /// A node for a promised inode, with a new generation and current times.
     async fn new_node(&self, ino: u64, new: &NewFile<'_>) -> Result<Rc<Node>, FsError> {
         let geometry = self.geometry();
         let position = geometry.inode_position(ino);
@@ -270,7 +270,7 @@ impl Ffs {
         Ok(Inode::in_memory(ino, (buffer, position.offset), dinode, new.kind))
     }
 
-    /// The target of a new symbolic link: in the inode if it is short, else in a block.
+    /// Plans the target of a new symbolic link: in the inode if it is short, else in a block.
     async fn plan_target(
         &self,
         update: &mut Update,
@@ -295,7 +295,7 @@ impl Ffs {
         self.write_payload(update, vec![(address, pieces)], &[]).await
     }
 
-    /// The body of a directory that begins with this Update: one fragment with one chunk.
+    /// Plans the body of a directory that begins with this Update: one fragment with one chunk.
     async fn plan_body(
         &self,
         update: &mut Update,

@@ -1,14 +1,14 @@
-//! One change of an Update: what it means, and what it does.
+//! One change of an Update: its meaning and its effect.
 
 use std::rc::Rc;
 
 use crate::buffer::Buffer;
 use crate::edit::Edit;
 
-/// What a change means. Policies decide by this, and by nothing else, what must land before what.
+/// The meaning of a change. Policies decide by this alone which changes must land before others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// File data is in its place on the device, though not flushed; or the log will see to that.
+    /// File data was written to its place, but not flushed; or the log will do so.
     PayloadWritten,
     /// Inode or fragment bits are taken.
     MapTaken,
@@ -48,48 +48,48 @@ pub enum Intent {
     MapGivenBack,
 }
 
-/// What a change is about, where others may have to wait for it.
+/// The inode or entry that a change is about, where other changes may have to wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Nothing that another change asks for.
+    /// Nothing that another change depends on.
     Unnamed,
     /// An inode.
     Inode {
-        /// Its number.
+        /// Inode number.
         ino: u64,
     },
     /// An entry.
     Entry {
-        /// The directory in which it is.
+        /// Inode of the directory that contains it.
         directory: u64,
-        /// What it names from now on, if anything.
+        /// Inode that the entry names from now on, if any.
         target: Option<u64>,
     },
 }
 
 /// One change with its meaning.
 pub struct Item {
-    /// What it means.
+    /// Meaning of the change.
     pub intent: Intent,
-    /// What it is about.
+    /// The inode or entry that it is about.
     pub subject: Subject,
-    /// What it does; payload has nothing left to do but to be flushed. The last item of an inode
+    /// Effect of the change. Payload has none: it only has to be flushed. The last item of an inode
     /// has none either before the Update is closed ([`crate::update`], invariant 4).
     pub change: Option<(Rc<Buffer>, Edit)>,
 }
 
 impl Item {
-    /// A change that no other asks for.
+    /// A change that no other change depends on.
     pub fn unnamed(intent: Intent, change: Option<(Rc<Buffer>, Edit)>) -> Self {
         Self { intent, subject: Subject::Unnamed, change }
     }
 }
 
-/// What a policy does with the payload of an Update.
+/// How a policy handles the payload of an Update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Bytes that it takes in an entry of the log, if it rides in one.
+    /// Bytes of payload in the entry of the log, if it is logged.
     pub rides: Option<usize>,
-    /// Whether the log alone brings it to its place.
+    /// Whether the data reaches its place from the log alone.
     pub is_delayed: bool,
 }

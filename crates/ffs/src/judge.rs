@@ -1,18 +1,19 @@
-//! What became of the Updates that an earlier boot had under way, told by intents and the disk.
+//! Judges Updates that an earlier boot had in flight, by their intents and the disk.
 //!
-//! Comes before any client is served. Each intent is compared with the disk, in order. Nothing of
-//! an Update can be there unless everything that could hide it is not (invariants 1 and 2 of
-//! [`crate::intents`]), so a name that names what the intent says, or an inode that is as it says,
-//! means that the Update has begun. What has begun is finished by ordinary changes:
+//! This comes before any client is served. Each intent is compared with the disk, in order. Nothing
+//! of an Update can be there unless all changes that could hide it are absent (invariants 1 and 2
+//! of [`crate::intents`]), so a name that names the inode in the intent, or an inode that matches
+//! the intent, means that the Update has begun. An Update that has begun is finished by ordinary
+//! changes:
 //!
-//! * a file that was renamed loses its old name, and a directory whose new name was taken back,
-//!   though what it replaced is gone, gets it again;
-//! * a directory whose names have changed gets the times that the answer tells;
-//! * a file that was made shorter in steps becomes as short as it was to be.
+//! * a renamed file loses its old name, and a directory whose new name was taken back, though the
+//!   entry that it replaced is gone, gets it again;
+//! * a directory whose names have changed gets the times in the answer;
+//! * a file that was truncated in steps is truncated to its final size.
 //!
-//! Everything else that a cut leaves shows nowhere, and is mended by the check before, or by
-//! reclaim. A start that is cut judges again: what was finished has happened, and what was not
-//! begun is still not there.
+//! Other leftovers of a crash are not visible, and are repaired by the check before, or by reclaim.
+//! A start that is interrupted judges again: a finished Update has happened, and one that had not
+//! begun still has not.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -32,19 +33,19 @@ use crate::planted::{Bug, is_planted};
 
 type Files = vnode::Files<Ffs>;
 
-/// What judging came to.
+/// Result of judging.
 pub(crate) struct Judgement {
     /// For each intent, whether its Update has happened.
     pub(crate) has_happened: Vec<bool>,
-    /// The answers of those that have, oldest first.
+    /// The answers of the Updates that have, oldest first.
     pub(crate) remembered: Vec<LoggedReply>,
 }
 
-/// Judges all intents, and finishes what has begun. All of it is durable then, but for truncations
-/// in steps, which go on in the background.
+/// Judges all intents, and finishes Updates that have begun. The result is durable, except for
+/// truncations in steps, which continue in the background.
 ///
 /// # Errors
-/// [`FsError::Io`] when the disk fails.
+/// [`FsError::Io`] if the disk fails.
 pub(crate) async fn judge(files: &Rc<Files>, left: &[Survivor]) -> Result<Judgement, FsError> {
     let judge = Judge { files, namespace: Namespace::new(files.clone()) };
     let mut has_happened = Vec::with_capacity(left.len());
@@ -85,7 +86,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Whether an Update has begun; then it is finished.
+    /// Whether an Update has begun; if so, finishes it.
     async fn has_happened(&self, survivor: &Survivor) -> Result<bool, FsError> {
         if is_planted(Bug::BelievedIntents) {
             return Ok(true);
@@ -98,15 +99,15 @@ impl Judge<'_> {
         }
     }
 
-    /// The same of names of which one goes, and another one comes or names another file.
+    /// Whether a rename has begun: one name goes, and another one appears or is retargeted.
     async fn has_renamed(&self, names: &[NameEvidence]) -> Result<bool, FsError> {
         let new = names.iter().find(|name| name.after != 0);
         let old = names.iter().find(|name| name.after == 0);
         let (Some(new), Some(old)) = (new, old) else { return Ok(false) };
         let now = self.find(new).await?;
         if now != new.after {
-            // A directory goes back to its old name when '..' still leads there. What it was to
-            // replace is gone by then, and nothing else takes that name away.
+            // A directory goes back to its old name if '..' still leads there. The entry that it
+            // was to replace is gone by then, and nothing else takes that name away.
             let is_between = now == 0 && new.before != 0 && !is_planted(Bug::UnfinishedIntents);
             let goes_on = is_between && self.find(old).await? == new.after;
             return if goes_on { self.rename(old, new).await } else { Ok(false) };
@@ -146,8 +147,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Moves a directory, durably; whether that could be done. While reclaim looks for second names
-    /// it waits for that.
+    /// Moves a directory, durably; returns whether that was possible. While reclaim looks for
+    /// second names it waits for that.
     async fn rename(&self, old: &NameEvidence, new: &NameEvidence) -> Result<bool, FsError> {
         let [Some(from), Some(to)] =
             [self.directory(old.directory).await?, self.directory(new.directory).await?]
@@ -168,7 +169,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Takes a name away, durably. A directory has one name at most, whoever looks.
+    /// Removes a name, durably. A directory has at most one name for every reader.
     async fn drop_name(&self, name: &NameEvidence) -> Result<(), FsError> {
         let Some(directory) = self.directory(name.directory).await? else { return Ok(()) };
         let Ok(name) = Name::parse(&name.name) else { return Ok(()) };
@@ -176,14 +177,14 @@ impl Judge<'_> {
         removed.open().await?.into_inner().result
     }
 
-    /// Gives directories whose names have changed the times that the answer tells: a client that
-    /// knows the old ones would take what it has of them for true.
+    /// Gives directories whose names have changed the times in the answer: a client that knows the
+    /// old times would consider its cached copy valid.
     async fn touch_directories(&self, survivor: &Survivor, reply: &LoggedReply) {
         let about = reply.answered.outcome.about.iter().filter_map(|about| about.after);
         for told in about {
             let ino = told.ino.0;
             if survivor.intent.names.iter().any(|name| name.directory == ino) {
-                // They are nobody's promise.
+                // These times are not promised.
                 let _ = self.touch(&told).await;
             }
         }
@@ -201,7 +202,7 @@ impl Judge<'_> {
         set.open().await?.into_inner().result
     }
 
-    /// Whether a file is longer than it is to be in the end.
+    /// Whether a file is longer than its final size.
     async fn goes_on(&self, chain: &Chain) -> bool {
         match self.files.node_of(chain.ino).await {
             Ok(node) if node.generation == chain.generation => {

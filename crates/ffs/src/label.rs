@@ -1,11 +1,11 @@
-//! The label of a file system that no system has open: a name for people, in its superblock.
+//! The label of an unmounted file system: a name for people, in its superblock.
 //!
 //! **Commit point**: the write of the superblock, in place. It changes the label, in the second
-//! sector, and the hash, in the third: a cut between them leaves a hash that does not fit. So the
-//! write before it sets NEEDSFSCK, and one behind it takes that back; both change the third sector
-//! alone, which is written at once. *Clean* together with NEEDSFSCK is what a torn mark of ours
-//! leaves ([`ufs2::mark`]): the next opening checks what a cut can leave, writes the hash anew,
-//! and goes on. The copies of the superblock keep the old label, as after `tunefs` of FreeBSD.
+//! sector, and the hash, in the third: a crash between them leaves a wrong hash. So the write
+//! before it sets NEEDSFSCK, and one after it clears that; both change only the third sector, which
+//! is written atomically. *Clean* together with NEEDSFSCK is the state that a torn mark of ours
+//! leaves ([`ufs2::mark`]): the next opening checks for the effects of a crash, rewrites the hash,
+//! and goes on. The copies of the superblock keep the old label, as after FreeBSD's `tunefs`.
 
 use std::mem::offset_of;
 
@@ -15,7 +15,7 @@ use ufs2::layout::{ByteOrder, SECTOR_SIZE, Superblock, flags};
 use crate::open_error::OpenError;
 use crate::recovery::Unopened;
 
-/// Where each sector of the superblock ends that the three writes tear between.
+/// The sectors of the fields between which the three writes may tear.
 const _: () = {
     const SECTOR: usize = SECTOR_SIZE as usize;
     assert!(offset_of!(Superblock, volume_name) / SECTOR == 1);
@@ -23,10 +23,10 @@ const _: () = {
     assert!(offset_of!(Superblock, flags) / SECTOR == 2);
 };
 
-/// Gives a file system another label. It was stopped cleanly, and no system has it open.
+/// Changes the label of a file system that was stopped cleanly and that no system has open.
 ///
 /// # Errors
-/// [`OpenError`] when there is no file system that we can use, or its device fails.
+/// [`OpenError`] if there is no file system that we can use, or its device fails.
 ///
 /// # Panics
 /// If the label [is not legal](ufs2::label::is_legal), or the file system is big-endian.

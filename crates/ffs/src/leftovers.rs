@@ -1,21 +1,21 @@
-//! What a cut may have left, while the volume is served: the facts of which reclaim makes sure.
+//! Possible leaks of a crash on a volume that is served: the facts that reclaim verifies.
 //!
-//! Soft updates leave only what is too much: bits of what no file has, link counts that are too
-//! high, files without a name. Which these are shows when every inode and every name has been seen
-//! once, and files change meanwhile. So each fact is kept as a sum that the changes of an Update
-//! leave as it is: the links of an inode less the names that lead to it, say. A scan goes through
-//! the inodes in the order of their numbers. What it has seen counts; a change of what it has seen
-//! is followed when it is applied ([`Leftovers::follow`]); a change of what it has not seen is
-//! found when the scan comes there.
+//! Soft updates leak only in one direction: bits in use that no file has, link counts that are too
+//! high, files without a name. To find them, every inode and every name has to be seen once, while
+//! files change. So each fact is kept as a sum that the changes of an Update leave invariant, such
+//! as the links of an inode less the names that lead to it. A scan visits the inodes in the order
+//! of their numbers. Scanned inodes count; a change of a scanned inode is followed when it is
+//! applied ([`Leftovers::follow`]); a change of an unscanned one is found when the scan gets there.
 //!
 //! Invariants:
 //! 1. A candidate is a bit that was in use when its group was first read, which is before anything
-//!    of the group was given out. What a scanned file holds, and what is given back, leaves the
-//!    candidates when that is seen or applied, not when it is durable. None is ever added.
-//! 2. When the scan is through, a candidate belongs to no file, and `excess` is by how much the
-//!    links of an inode are more than its names.
-//! 3. Nothing is given out of a group that was torn before the scan is through and has found in use
-//!    what its files hold.
+//!    of the group was allocated. The bits of a scanned file, and freed bits, leave the candidates
+//!    when they are seen or the Update is applied, not when it is durable. No candidate is ever
+//!    added.
+//! 2. When the scan is through, a candidate belongs to no file, and `excess` is the number of links
+//!    of an inode less the number of its names.
+//! 3. Nothing is allocated from a torn group before the scan is through and has found the blocks of
+//!    all its files in use.
 //!
 //! Not asserted: 2, which takes the whole disk: the checker does; 3, which the allocator keeps.
 
@@ -38,67 +38,67 @@ use crate::edit::Edit;
 use crate::item::{Intent, Item, Subject};
 use crate::planted::{Bug, is_planted};
 
-/// So long a caller waits for what comes of the search.
+/// Maximum time that a caller waits for a result of the scan.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is known of an inode that there was at the opening.
+/// Facts about an inode that existed at the opening.
 #[derive(Clone, Copy, Default)]
 struct Fact {
-    /// Its links, once it was scanned, less the names that were seen.
+    /// Links of the inode, once it was scanned, less the names seen.
     excess: i32,
-    /// Names that were seen, each once.
+    /// Names seen, each once.
     names: i32,
     /// A caller has changed it since the opening.
     is_touched: bool,
-    /// A caller has taken a name of it away since.
+    /// A caller has removed a name of it since.
     is_dropped: bool,
-    /// A caller came to it by a name since.
+    /// A caller has reached it by a name since.
     is_found: bool,
-    /// It began since: all its names are new.
+    /// The inode began since the opening: all its names are new.
     is_begun: bool,
 }
 
-/// What is known of a group.
+/// Facts about a group.
 struct OfGroup {
-    /// A bit for each fragment that no file is known to hold.
+    /// A bit for each fragment that is not known to belong to a file.
     fragments: Vec<u8>,
-    /// The same for inodes.
+    /// A bit for each inode that is not known to belong to a file.
     inodes: Vec<u8>,
-    /// By the index of the inode.
+    /// Facts by the index of the inode.
     facts: Vec<Fact>,
-    /// Directories that were seen in it.
+    /// Directories seen in it.
     directories: i32,
     is_torn: bool,
-    /// The map calls something free that a file holds.
+    /// The map has something as free that a file holds.
     is_rotten: bool,
 }
 
-/// How far reclaim is, and what it has found.
+/// Progress and results of reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Where it is.
+    /// State of reclaim.
     pub state: ReclaimState,
-    /// Inodes that were looked at.
+    /// Inodes scanned.
     pub scanned: u64,
-    /// Inodes to look at, as far as is known.
+    /// Inodes to scan, as known so far.
     pub total: u64,
-    /// Fragments of no file that were given back.
+    /// Leaked fragments that were freed.
     pub fragments: u64,
-    /// Inodes that were given back, and files without a name that were freed.
+    /// Leaked inodes that were freed, and files without a name.
     pub inodes: u64,
-    /// Links that were too many, and names that were.
+    /// Excess links and names that were removed.
     pub links: u64,
 }
 
-/// Where reclaim is.
+/// State of reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReclaimState {
-    /// It goes through the volume, or waits for its turn.
+    /// Scanning the volume, or waiting for its turn.
     #[default]
     Running,
-    /// Everything that a cut left is mended: the volume can be stopped cleanly.
+    /// All leaks of the crash are repaired: the volume can be stopped cleanly.
     Done,
-    /// It met what no cut leaves, or an error of the disk. A checker has to look.
+    /// Stopped by damage that no crash causes, or an error of the disk. The volume needs a checker.
     Failed,
 }
 
@@ -109,20 +109,20 @@ pub(crate) struct Leftovers {
     /// Inodes below this one have been scanned.
     cursor: Cell<u64>,
     progress: Cell<Reclaimed>,
-    /// It is to end before it is through.
+    /// Reclaim must end before it is through.
     ends: Cell<bool>,
-    /// Files without a name have one, or are gone, but for these.
+    /// Files without a name have got one, or are gone, except these.
     are_named: RefCell<Option<BTreeSet<u64>>>,
-    /// A caller has asked for what comes of the search: it does not rest any more.
+    /// A caller waits for a result: the scan does not rest any more.
     is_urgent: Cell<bool>,
-    /// The task that looks for them has ended.
+    /// The reclaim task has ended.
     has_ended: Cell<bool>,
-    /// Told when one of these becomes true.
+    /// Notified when one of these changes.
     moved: Signal,
 }
 
 impl Leftovers {
-    /// Of a volume of which nothing is known yet.
+    /// The state of a volume of which nothing is known yet.
     pub(crate) fn new(geometry: Rc<Geometry>) -> Self {
         let groups = (0..geometry.group_count).map(|_| None).collect();
         Self {
@@ -138,7 +138,7 @@ impl Leftovers {
         }
     }
 
-    /// How far it is.
+    /// Progress of reclaim.
     pub(crate) fn progress(&self) -> Reclaimed {
         self.progress.get()
     }
@@ -150,85 +150,85 @@ impl Leftovers {
         self.progress.set(progress);
     }
 
-    /// Whether something may still be found.
+    /// Whether leaks may still be found.
     pub(crate) fn is_open(&self) -> bool {
         self.progress.get().state != ReclaimState::Done
     }
 
-    /// Nothing is left to be found.
+    /// Ends reclaim: there are no more leaks.
     pub(crate) fn close(&self) {
         self.groups.borrow_mut().iter_mut().for_each(|group| *group = None);
         self.note(|progress| progress.state = ReclaimState::Done);
     }
 
-    /// Asks it to end before it is through.
+    /// Asks reclaim to end before it is through.
     pub(crate) fn end(&self) {
         self.ends.set(true);
         self.moved.notify();
     }
 
-    /// Completes when the search is to rest no more: it is to end, or a caller waits for it.
+    /// Completes when the scan must not rest any more: it has to end, or a caller waits for it.
     pub(crate) async fn no_rest(&self) {
         while !self.ends.get() && !self.is_urgent.get() {
             self.moved.wait().await;
         }
     }
 
-    /// Whether a task looks for them, and goes on.
+    /// Whether the reclaim task is running and has not been asked to end.
     pub(crate) fn are_looked_for(&self) -> bool {
         !self.has_ended.get() && !self.ends.get()
     }
 
-    /// Nobody looks any more.
+    /// The reclaim task has ended.
     pub(crate) fn has_ended(&self) {
         self.has_ended.set(true);
         self.moved.notify();
     }
 
-    /// Completes when nobody does.
+    /// Completes when the reclaim task has ended.
     pub(crate) async fn wait_for_end(&self) {
         while !self.has_ended.get() {
             self.moved.wait().await;
         }
     }
 
-    /// The scan has been through.
+    /// The scan is through.
     pub(crate) fn scan_is_through(&self) {
         self.pass_to(self.geometry.group_count);
         self.moved.notify();
     }
 
-    /// Waits until it has.
+    /// Waits until the scan is through.
     ///
     /// # Errors
-    /// As those of [`Leftovers::wait_until`].
+    /// As [`Leftovers::wait_until`].
     pub(crate) async fn wait_for_scan(&self, clock: &dyn Clock) -> Result<(), FsError> {
         let end = self.geometry.group_count * self.geometry.inodes_per_group;
         self.wait_until(clock, || self.cursor.get() >= end).await
     }
 
-    /// Files without a name have been mended, but for these.
+    /// Files without a name have been repaired, except these.
     pub(crate) fn all_are_named_but(&self, homeless: BTreeSet<u64>) {
         self.are_named.replace(Some(homeless));
-        self.is_urgent.set(false); // who waits has an answer now
+        self.is_urgent.set(false); // waiting callers have their result now
         self.moved.notify();
     }
 
-    /// Keeps a file as one that a caller wants, and waits until it has a name, or is gone.
+    /// Marks a file as needed by a caller, and waits until it has a name, or is gone.
     ///
     /// # Errors
-    /// As those of [`Leftovers::wait_until`].
+    /// As [`Leftovers::wait_until`].
     pub(crate) async fn find(&self, clock: &dyn Clock, ino: u64) -> Result<(), FsError> {
         self.of_inode(ino, |fact| fact.is_touched = true);
         self.wait_until(clock, || self.is_found(ino)).await
     }
 
-    /// Waits for what comes of the search for what a cut left, but not for long: a caller holds
-    /// memory that others need, and is better off asking again.
+    /// Waits for a result of the scan, but not for long: a caller holds memory that others need,
+    /// and is better off asking again.
     ///
     /// # Errors
-    /// [`FsError::Jukebox`] when nothing has come of it yet, or the volume is being stopped;
-    /// [`FsError::Io`] when nothing will, since the search has failed.
+    /// [`FsError::Jukebox`] if there is no result yet, or the volume is being stopped;
+    /// [`FsError::Io`] if there will be none, since the scan has failed.
     async fn wait_until(&self, clock: &dyn Clock, is_so: impl Fn() -> bool) -> Result<(), FsError> {
         if !self.is_urgent.replace(true) {
             self.moved.notify();
@@ -247,7 +247,7 @@ impl Leftovers {
         }
     }
 
-    /// Whether a caller has asked for what comes of it.
+    /// Whether a caller waits for a result.
     pub(crate) fn is_urgent(&self) -> bool {
         self.is_urgent.get()
     }
@@ -260,7 +260,7 @@ impl Leftovers {
         ino == ROOT_INODE || self.is_new(ino) || is_known() || is_mended()
     }
 
-    /// A caller came to it by a name.
+    /// A caller reached the file by a name.
     pub(crate) fn note_found(&self, ino: u64) {
         let was_found = self.of_inode(ino, |fact| std::mem::replace(&mut fact.is_found, true));
         if !was_found && self.is_urgent() {
@@ -268,12 +268,12 @@ impl Leftovers {
         }
     }
 
-    /// Whether it was asked to.
+    /// Whether reclaim was asked to end.
     pub(crate) fn is_to_end(&self) -> bool {
         self.ends.get()
     }
 
-    /// A group is read for the first time: what it has in use are candidates (invariant 1).
+    /// A group is read for the first time: its bits in use become candidates (invariant 1).
     pub(crate) fn take_in_group(&self, group: u64, image: &[u8], is_torn: bool) {
         let geometry = &self.geometry;
         let free = geometry.maps.fragments_in(image);
@@ -301,7 +301,7 @@ impl Leftovers {
         assert!(before.is_none(), "invariant 1: a group is first read once");
     }
 
-    /// Inodes of a group that there were at the opening.
+    /// Number of inodes that a group had at the opening.
     pub(crate) fn inode_count(&self, group: u64) -> u64 {
         self.of_group(group, |known| known.facts.len() as u64)
     }
@@ -319,30 +319,31 @@ impl Leftovers {
         self.of_group(group, |known| known.facts.get_mut(index).map(look).unwrap_or_default())
     }
 
-    /// Whether an inode has been scanned, or need not be, since there was none at the opening.
+    /// Whether an inode has been scanned, or need not be, since it did not exist at the opening.
     pub(crate) fn has_scanned(&self, ino: u64) -> bool {
         ino < self.cursor.get() || self.is_new(ino) && !is_planted(Bug::UnfollowedNewcomers)
     }
 
-    /// Whether there was no such inode at the opening: nothing is known of it, nor has to be.
+    /// Whether the inode did not exist at the opening: no facts about it are known or needed.
     fn is_new(&self, ino: u64) -> bool {
         let index = ino % self.geometry.inodes_per_group;
         index >= self.inode_count(self.geometry.group_of_inode(ino))
     }
 
-    /// The scan has seen an inode, which no file has.
+    /// The scan has passed an unused inode.
     pub(crate) fn pass(&self, ino: u64) {
         self.cursor.set(ino + 1);
         self.note(|progress| progress.scanned += 1);
     }
 
-    /// The scan goes on with a group.
+    /// Moves the scan on to a group.
     pub(crate) fn pass_to(&self, group: u64) {
         self.cursor.set(group * self.geometry.inodes_per_group);
     }
 
-    /// The scan has seen an inode of a file, and in a directory these names: the inodes that they
-    /// name, and whether these are directories. What it holds has left the candidates before.
+    /// The scan has seen the inode of a file, and for a directory its entries: the inode that each
+    /// names, and whether that is a directory. The blocks of the file have left the candidates
+    /// before.
     pub(crate) fn pass_file(&self, ino: u64, dinode: &Dinode, names: &[(u64, bool)]) {
         let index = ino % self.geometry.inodes_per_group;
         self.of_group(self.geometry.group_of_inode(ino), |known| {
@@ -356,8 +357,8 @@ impl Leftovers {
         self.pass(ino);
     }
 
-    /// A file holds these fragments. Says whether the map of their group, whose block this is, has
-    /// them in use; where it has not, the group is left alone.
+    /// Takes the fragments of a file out of the candidates. Returns whether the map of their group,
+    /// in `image`, has them in use; if not, the group is left alone.
     pub(crate) fn hold(&self, first: u64, count: u64, image: &[u8]) -> bool {
         let group = self.geometry.group_of_fragment(first);
         let first = first - self.geometry.group_base(group);
@@ -370,7 +371,7 @@ impl Leftovers {
         is_used
     }
 
-    /// A name in a directory that leads to a file, one more or one less.
+    /// Counts one more or one less name in a directory that leads to a file.
     fn count_name(&self, directory: u64, (target, is_directory): (u64, bool), change: i32) {
         let links = if is_directory { 2 } else { 1 }; // with its "."
         self.of_inode(target, |fact| {
@@ -382,7 +383,7 @@ impl Leftovers {
         }
     }
 
-    /// An item is about to be applied, of a caller's Update or of one that mends what a cut left.
+    /// An item is about to be applied, of a caller's Update or of a repair.
     pub(crate) fn follow(&self, item: &Item, is_repair: bool) {
         let Some((buffer, edit)) = &item.change else { return };
         match (buffer.role(), edit, item.subject) {
@@ -400,7 +401,7 @@ impl Leftovers {
                 let (old, old_kind) = before.unwrap_or_default();
                 self.of_inode(old.into(), |fact| {
                     fact.is_dropped |= !is_repair;
-                    fact.is_found &= is_repair; // what leads to it besides is not known
+                    fact.is_found &= is_repair; // other names of it are not known
                 });
                 if self.has_scanned(directory) {
                     for ((target, kind), change) in [((old, old_kind), -1), ((*ino, *kind), 1)] {
@@ -415,8 +416,8 @@ impl Leftovers {
         }
     }
 
-    /// An Update was applied with which files got these names: the one that one of them lost with
-    /// it was not all that a caller wanted it to have.
+    /// An Update was applied that gave these files names: a name that one of them lost in the same
+    /// Update was not the last one that a caller wanted it to have.
     pub(crate) fn follow_named(&self, named: &[u64]) {
         for &ino in named {
             self.of_inode(ino, |fact| (fact.is_dropped, fact.is_found) = (false, true));
@@ -426,7 +427,7 @@ impl Leftovers {
         }
     }
 
-    /// Bits are taken or given back.
+    /// Bits are taken or freed.
     fn follow_bits(&self, group: u64, map: usize, range: Range<u64>, value: bool) {
         let maps = &self.geometry.maps;
         self.of_group(group, |known| {
@@ -462,7 +463,7 @@ impl Leftovers {
         }
     }
 
-    /// Inodes of a group with links too many, or without a name, as far as was seen.
+    /// Inodes of a group with excess links or without a name, as seen so far.
     pub(crate) fn suspects(&self, group: u64) -> Vec<u64> {
         let first = group * self.geometry.inodes_per_group;
         self.of_group(group, |known| {
@@ -472,23 +473,23 @@ impl Leftovers {
         })
     }
 
-    /// By how much the links of an inode are too many; less than none where they are too few.
+    /// Number of excess links of an inode; negative if it has too few.
     pub(crate) fn excess(&self, ino: u64) -> i32 {
         self.of_inode(ino, |fact| fact.excess)
     }
 
-    /// Whether no name leads to it.
+    /// Whether no name leads to the inode.
     pub(crate) fn is_nameless(&self, ino: u64) -> bool {
         self.of_inode(ino, |fact| fact.names <= 0)
     }
 
-    /// Whether a caller has changed it since the opening, and has not taken its name away.
+    /// Whether a caller has changed the inode since the opening, and has not removed its name.
     pub(crate) fn is_wanted(&self, ino: u64) -> bool {
         self.is_new(ino) || self.of_inode(ino, |fact| fact.is_touched && !fact.is_dropped)
     }
 
-    /// The first run of candidates of a group from a fragment of it on, inside one block: where it
-    /// begins in the group, and how long it is.
+    /// The first run of candidates of a group from fragment `from` on, inside one block: its offset
+    /// in the group, and its length.
     pub(crate) fn next_fragments(&self, group: u64, from: u64) -> Option<(u64, u64)> {
         let per_block = self.geometry.fragments_per_block;
         let count = self.geometry.group_size_fragments(group);
@@ -500,23 +501,23 @@ impl Leftovers {
         })
     }
 
-    /// The first candidate among the inodes of a group from an index on.
+    /// The first candidate among the inodes of a group from index `from` on.
     pub(crate) fn next_inode(&self, group: u64, from: u64) -> Option<u64> {
         let count = self.geometry.inodes_per_group;
         self.of_group(group, |known| next_set(&known.inodes, from, count))
     }
 
-    /// Directories that there are in a group.
+    /// Number of directories in a group.
     pub(crate) fn directories(&self, group: u64) -> i32 {
         self.of_group(group, |known| known.directories)
     }
 
-    /// Whether a group was torn, and may be used again now that the scan is through.
+    /// Whether a torn group may be used again now that the scan is through.
     pub(crate) fn may_open(&self, group: u64) -> bool {
         self.of_group(group, |known| known.is_torn && !known.is_rotten)
     }
 
-    /// Whether the map of a group calls something free that a file holds.
+    /// Whether the map of a group has something as free that a file holds.
     pub(crate) fn is_rotten(&self, group: u64) -> bool {
         self.of_group(group, |known| known.is_rotten)
     }
@@ -530,7 +531,7 @@ fn is_directory(dinode: &Dinode) -> bool {
     dinode.kind() == Some(FileKind::Directory)
 }
 
-/// The first bit that is set from `from` on.
+/// The first set bit from `from` on.
 fn next_set(map: &[u8], from: u64, count: u64) -> Option<u64> {
     let mut bit = from;
     while bit < count {

@@ -4,25 +4,25 @@
 //!
 //! * `edit`, `buffer` and `home`: metadata blocks in memory, each the current image plus the deltas
 //!   that are not durable yet, and the device below them.
-//! * `item`: one change, and what it means. `alloc`: fragments and inodes, which it promises.
-//!   `inode`: what the disk says of a file in memory.
+//! * `item`: one change and its meaning. `alloc`: fragments and inodes, which it promises. `inode`:
+//!   the on-disk inode of a file in memory.
 //! * `update`: everything that one operation changes, gathered. `map`: block pointers.
-//! * [`policy`]: when a delta may reach the platter. The one thing in which the crash-consistency
-//!   designs differ.
-//! * `engine`: what the engine is made of, and the one place where an Update is applied.
-//! * `inodes`, `chunks`, `content`, `shrink`, `closing`: what a file has on the disk. `verbs`: them
-//!   in the words of [`vnode::Engine`].
-//! * `leftovers`: what a cut may have left, and `reclaim`, which looks for it while the volume is
-//!   served.
-//! * `recovery`, [`replay`], [`logged`] and [`mount`]: opening, and coming back after a cut.
-//!   [`check_log`]: what becomes of the log of a volume that is checked.
+//! * [`policy`]: when a delta may reach the platter. The crash-consistency designs differ in this
+//!   alone.
+//! * `engine`: the parts of the engine, and the one place where an Update is applied.
+//! * `inodes`, `chunks`, `content`, `shrink`, `closing`: the parts of a file on the disk. `verbs`:
+//!   the implementation of [`vnode::Engine`] on top of them.
+//! * `leftovers`: blocks, inodes and links that a crash may have leaked. `reclaim`: the task that
+//!   looks for them while the volume is served.
+//! * `recovery`, [`replay`], [`logged`] and [`mount`]: opening a volume, and recovery after a
+//!   crash. [`check_log`]: the log of a volume that is being checked.
 //!
-//! The format is the crate `ufs2`, its checker `fsck`, names in chunks are `directory`, and what is
-//! kept of the disk, with the way of data to it and back, `cache`. Files in memory, their pages and
-//! names, are `vnode`.
+//! The format is the crate `ufs2`, its checker `fsck`; names in chunks are `directory`. The caches,
+//! and the path of data to the disk and back, are `cache`. Files in memory, their pages and names,
+//! are `vnode`.
 //!
-//! The contract is that of [`vnode::Engine`]: the verbs plan, `apply` applies, a receipt tells when
-//! it is on stable storage. The commit point is the policy's; see [`policy::sync`],
+//! The contract is that of [`vnode::Engine`]: the verbs plan, `apply` applies, and a receipt says
+//! when the change is on stable storage. The commit point is the policy's; see [`policy::sync`],
 //! [`policy::softdep`] and [`policy::log`].
 //!
 //! Architecture invariant: no clock, randomness, task or device that was not handed in.

@@ -1,8 +1,8 @@
-//! From a block of a file to its place on the disk: direct pointers, and trees of indirect blocks.
+//! The block map of a file: direct pointers, and trees of indirect blocks.
 //!
-//! A file's first 12 blocks are pointed at by the inode; behind them come a tree of one level, one
-//! of two and one of three. Address 0 is a hole, anywhere. Only the last block of a file of at most
-//! 12 blocks may be shorter than a block: then it is a run of fragments.
+//! The inode points at a file's first 12 blocks; behind them come a tree of one level, one of two
+//! and one of three. Address 0 is a hole, anywhere. Only the last block of a file of at most 12
+//! blocks may be shorter than a block: then it is a run of fragments.
 //!
 //! Invariants:
 //! 1. A pointer that is read is checked before it is followed: it names whole data blocks of this
@@ -29,7 +29,7 @@ use crate::inode::{Node, OnDisk};
 use crate::item::Intent;
 use crate::update::Update;
 
-/// A pointer of an inode, as `update` will leave it. The inode is not copied for it.
+/// A pointer of an inode, as `update` will leave it. Does not copy the inode.
 fn inode_pointer(node: &Node, update: Option<&Update>, look: impl FnOnce(&Dinode) -> i64) -> u64 {
     let pointer = match update {
         Some(update) => update.look(node, look),
@@ -40,13 +40,13 @@ fn inode_pointer(node: &Node, update: Option<&Update>, look: impl FnOnce(&Dinode
 
 /// Reads and sets the pointers of files.
 pub(crate) struct Map<'a> {
-    /// Where indirect blocks are read.
+    /// Cache that indirect blocks are read from.
     pub home: &'a Home,
-    /// Where new ones come from.
+    /// Allocator of new indirect blocks.
     pub allocator: &'a Allocator,
 }
 
-/// What clearing left of a subtree.
+/// The part of a subtree that is left after clearing.
 enum Left {
     Nothing,
     /// Everything from this block of the file on is gone.
@@ -58,8 +58,7 @@ impl Map<'_> {
         self.home.geometry()
     }
 
-    /// The fragment at which block `lbn` of a file begins; 0 for a hole. `update`'s own pointers
-    /// count.
+    /// First fragment of block `lbn` of a file; 0 for a hole. `update`'s own pointers count.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`], [`FsError::FileTooLarge`].
@@ -86,8 +85,8 @@ impl Map<'_> {
         self.check_block(address)
     }
 
-    /// Makes block `lbn` of `node` begin at `address`, with the indirect blocks that it takes. The
-    /// caller gives the inode its item.
+    /// Makes block `lbn` of `node` begin at `address`, with the indirect blocks that it needs. The
+    /// caller adds the inode's item.
     ///
     /// # Errors
     /// As [`Map::find`], and [`FsError::NoSpace`].
@@ -123,9 +122,9 @@ impl Map<'_> {
         Ok(())
     }
 
-    /// Clears every block from `keep` on, from the end, giving back at most about `limit` blocks.
-    /// Returns the block from which on everything is gone: `keep` when all is done; else there is
-    /// one before it. The caller gives the inode its item, with a size that fits.
+    /// Clears blocks from the end of the file down to `keep`, freeing at most about `limit` blocks.
+    /// Returns the block from which on everything is gone: `keep` if all is done; else there is one
+    /// before it. The caller adds the inode's item, with a size that fits.
     ///
     /// # Errors
     /// As [`Map::find`].
@@ -166,7 +165,7 @@ impl Map<'_> {
         Ok(keep)
     }
 
-    /// Gives fragments of a file back and counts them off.
+    /// Frees fragments of a file and subtracts them from its block count.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`].
@@ -185,7 +184,7 @@ impl Map<'_> {
         Ok(())
     }
 
-    /// Takes fragments for a file and counts them.
+    /// Takes fragments for a file and adds them to its block count.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Io`].
@@ -201,7 +200,7 @@ impl Map<'_> {
     }
 
     /// Gives block `lbn` a run of `new` fragments in place of the `old` ones at `address`, which
-    /// are given back: only what is more counts against the budget. Returns the new address.
+    /// are freed: only the difference counts against the budget. Returns the new address.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`].
@@ -233,8 +232,8 @@ impl Map<'_> {
         Ok(address)
     }
 
-    /// Clears a tree of pointers whose slots each span `span` blocks of the file, the first of them
-    /// `first`. The tree's own block is the caller's to give back when nothing is left.
+    /// Clears a tree of pointers whose slots each span `span` blocks of the file, starting with
+    /// block `first`. The caller frees the tree's own block if nothing is left.
     #[expect(clippy::too_many_arguments, reason = "the recursion's state, which nobody else holds")]
     fn clear_tree<'a>(
         &'a self,
@@ -259,7 +258,7 @@ impl Map<'_> {
                 }
                 let child = Self::slot(Some(update), &buffer, slot);
                 if child != 0 {
-                    // What has blocks that stay has to be looked into, whatever the limit is.
+                    // A subtree with blocks that stay has to be searched, regardless of the limit.
                     if *limit == 0 && lbn >= keep {
                         let end = self.end_of(update, child, span, lbn).await?;
                         left = Left::Before(end.unwrap_or(lbn + span));
@@ -297,8 +296,8 @@ impl Map<'_> {
         .boxed_local()
     }
 
-    /// The block of the file behind the last one that a slot leads to, if it leads to any: the slot
-    /// spans `span` blocks of the file, the first of them `first`.
+    /// The block of the file behind the last one that a slot leads to, if any. The slot spans
+    /// `span` blocks of the file, starting with block `first`.
     fn end_of<'a>(
         &'a self,
         update: &'a Update,
@@ -365,8 +364,8 @@ impl Map<'_> {
         Ok(buffer)
     }
 
-    /// Sets a pointer in an inode, in a block that begins with this Update, or in one that is there
-    /// already.
+    /// Sets a pointer in an inode, in a block that begins with this Update, or in an existing
+    /// block.
     fn point(
         update: &mut Update,
         node: &Rc<Node>,

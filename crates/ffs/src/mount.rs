@@ -3,26 +3,28 @@
 //! # The mark
 //! A volume that we write bears our mark in the superblock's last-mount field:
 //! `duramen:POLICY:NONCE`, with *clean* 0 and NEEDSFSCK set, all in one write that is flushed
-//! before anything else is written. Where the mark stands, no other system wrote the disk since:
-//! any other system's mount overwrites the field. A clean stop takes all of it back, in this order:
-//! everything home, group summaries and totals, a flush; then, again in one write, *clean* 1,
-//! NEEDSFSCK off and the old last-mount field.
+//! before any other write. While the mark is there, no other system has written the disk: any other
+//! system's mount overwrites the field. A clean stop undoes all of it, in this order: everything in
+//! place, group summaries and totals, a flush; then, again in one write, *clean* 1, NEEDSFSCK off
+//! and the old last-mount field.
 //!
 //! # What tears
-//! Both writes change only bytes of the first and of the third sector of the superblock. If one
-//! sector got there without the other, the mark is still there, or *clean* is 1 while NEEDSFSCK is
-//! set, which no other system leaves behind. Both mean: ours, to be brought back. The totals in the
-//! second sector are written before, under the mark, and summed anew at every opening.
+//! Both writes change only bytes of the first and of the third sector of the superblock. If only
+//! one of the sectors was written, the mark is still there, or *clean* is 1 while NEEDSFSCK is set,
+//! which no other system leaves behind. Both mean that the volume is ours and needs recovery. The
+//! totals in the second sector are written before, under the mark, and summed anew at every
+//! opening.
 //!
 //! # What opens how
-//! Clean disks open for writing unless they use something that we could not keep true. An unclean
-//! disk with our mark is rebuilt first, or, under policy `log`, its log is replayed: the log bears
-//! the number of the mark. Under policy `softdep` it is served at once, and what the cut left is
-//! looked for meanwhile (`reclaim`); under another policy it gets the mark of `sync` before it is
-//! checked, since a check that is cut leaves what only a check understands. Afterwards a new epoch
-//! of the log begins, and only then the volume gets its number. Before any of that what stands on
-//! disk and log is flushed: a process that was killed may have left it in a cache, and what follows
-//! rests on it. Any other unclean disk is refused: its own system, or a checker, has to look at it.
+//! Clean disks open for writing unless they use a feature that we could not keep consistent. An
+//! unclean disk with our mark is rebuilt first, or, under policy `log`, its log is replayed: the
+//! log bears the number of the mark. Under policy `softdep` it is served at once, and leaks of the
+//! crash are looked for meanwhile (`reclaim`); under another policy it gets the mark of `sync`
+//! before it is checked, since an interrupted check leaves a state that only a check understands.
+//! Afterwards a new epoch of the log begins, and only then the volume gets its number. Before any
+//! of that, disk and log are flushed: a killed process may have left its writes in a cache, and the
+//! following steps rest on them. Any other unclean disk is refused: its own system, or a checker,
+//! has to look at it.
 
 use std::rc::Rc;
 
@@ -42,11 +44,11 @@ use crate::recovery::{OpenOptions, Opened, Recovered, Recovery, Unopened};
 /// The disks of a volume.
 #[derive(Clone)]
 pub struct Disks {
-    /// That of the file system.
+    /// The file system's disk.
     pub volume: Rc<dyn BlockDevice>,
-    /// That of the log, if it has one.
+    /// The log's disk, if there is a log.
     pub log: Option<Rc<dyn BlockDevice>>,
-    /// That of the ring of intents, if it has one: see [`crate::intents`].
+    /// The disk of the ring of intents, if there is one: see [`crate::intents`].
     pub intents: Option<Rc<dyn BlockDevice>>,
 }
 
@@ -67,12 +69,12 @@ impl Disks {
     }
 }
 
-/// Opens a volume under a policy, with the disks that this needs. `progress` is told how far a
-/// check after a cut is. To be looked at alone, a volume needs no log.
+/// Opens a volume under a policy, with the disks that this policy needs. Reports the progress of a
+/// check after a crash to `progress`. A volume that is only looked at needs no log.
 ///
 /// # Errors
-/// [`OpenError`]; then nothing was written, unless repairs were cut short by the disk, which the
-/// next opening repeats.
+/// [`OpenError`]; then nothing was written, unless the disk failed during repairs, which the next
+/// opening repeats.
 pub async fn open(
     policy: PolicyKind,
     disks: Disks,
@@ -110,7 +112,7 @@ pub async fn open(
             let log = log.expect("a volume that lacks its log was refused");
             logged::open_alone(recovered, log, &runtime, options).await?
         }
-        // A reader writes nothing that would have an order.
+        // A reader writes nothing that needs an order.
         _ => {
             let nonce = runtime.random.next_u64();
             let ring = match intents {
@@ -141,15 +143,15 @@ pub async fn open(
     Ok(Opened { read_only: reason.filter(|_| !options.read_only), lost_intents, ..opened })
 }
 
-/// What an earlier boot has left in the ring. What is there to be read of it is made durable first.
+/// Reads the intents that an earlier boot has left in the ring, after making them durable.
 async fn look_at_intents(ring: &dyn BlockDevice, found: &mut Unopened) -> Result<Left, OpenError> {
     ring.flush().await?;
     intents::look(ring, &mut found.superblock).await.map_err(OpenError::Intents)
 }
 
 impl Unopened {
-    /// Refuses disks that are not those of a policy. Where the volume itself cannot be used, or
-    /// stands in need of the log that is missing, that is told instead: see [`Self::bring_back`].
+    /// Refuses disks that do not match a policy. If the volume itself cannot be used, or needs the
+    /// missing log, that error takes precedence: see [`Self::bring_back`].
     fn refuse_misfit(&mut self, policy: PolicyKind, has_log: bool) -> Result<(), OpenError> {
         let mark = Mark::of(self.superblock.superblock());
         match (policy, has_log, mark) {
@@ -162,7 +164,7 @@ impl Unopened {
         }
     }
 
-    /// Whether all that a cut can have left may be looked for while the volume is served.
+    /// Whether all possible leaks of a crash may be looked for while the volume is served.
     fn may_reclaim(&mut self) -> bool {
         matches!(
             Mark::of(self.superblock.superblock()),
@@ -170,7 +172,7 @@ impl Unopened {
         )
     }
 
-    /// Makes of a volume, however it was left, one that can be used; or refuses.
+    /// Recovers a volume, in whatever state it was left; or refuses it.
     pub(crate) async fn bring_back(
         &mut self,
         device: &dyn BlockDevice,
@@ -197,13 +199,13 @@ impl Unopened {
             Mark::UnknownPolicy(policy) => Err(OpenError::UncleanPolicy(policy)),
             mark @ (Mark::Policy(PolicyKind::Sync | PolicyKind::SoftUpdates) | Mark::Torn) => {
                 if mark == Mark::Policy(PolicyKind::SoftUpdates) {
-                    let nonce = self.nonce(); // its intents are as good as before
+                    let nonce = self.nonce(); // its intents stay valid
                     self.superblock.mark(PolicyKind::Sync, nonce, runtime.clock.wall());
                     self.superblock.write(device, &self.geometry).await?;
                 }
                 let (geometry, block) = (&self.geometry, &self.superblock.block);
                 let report = fsck::recover(device, geometry, runtime, block, progress).await?;
-                // Under policy `log` the mark is set, or taken back, while the log is at rest.
+                // Under policy `log` the mark is set and cleared while the log is at rest.
                 let log = log.filter(|_| mark == Mark::Torn && !is_planted(Bug::TornMemory));
                 let rest = match log {
                     Some(log) => logged::look_at_rest(log, self.id()).await?,

@@ -1,4 +1,4 @@
-//! Why a volume cannot be opened, or is opened only to be read.
+//! Reasons why a volume cannot be opened, or opens read-only.
 
 use journal::JournalError;
 use ufs2::layout::BadSuperblock;
@@ -6,10 +6,10 @@ use vfs::FsError;
 
 use crate::replay::ReplayError;
 
-/// Why a volume was not opened. Each sentence says what to do.
+/// Reason why a volume was not opened. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The superblock is none.
+    /// The superblock is invalid.
     #[error("{}", .0.sentence())]
     Superblock(#[from] BadSuperblock),
     /// The disk failed.
@@ -21,7 +21,7 @@ pub enum OpenError {
          last mount and unmount it, or repair it with 'duramen fsck --repair'"
     )]
     UncleanForeign,
-    /// A check was cut off while it repaired.
+    /// A check was interrupted during its repairs.
     #[error(
         "a repair of the volume was cut off; run 'duramen fsck --repair' again before it is served"
     )]
@@ -32,31 +32,31 @@ pub enum OpenError {
          serve it with the version that served it last"
     )]
     UncleanPolicy(String),
-    /// Cut off under policy `log`, and opened without a log.
+    /// Crashed under policy `log`, and opened without a log.
     #[error(
         "the volume was not stopped cleanly, and what it did last stands in its log: open it \
          together with its log; if that is lost, 'duramen fsck --repair --without-log' saves what \
          the volume itself has"
     )]
     LogMissing,
-    /// To be opened under policy `log` without a log, of which it needs nothing.
+    /// Asked to open under policy `log` without a log, though it needs nothing in one.
     #[error(
         "policy log was asked for, and no log: give the volume a log, or open it under policy sync"
     )]
     LogAbsent,
-    /// To be opened under policy `sync`, with a log.
+    /// Asked to open under policy `sync`, with a log.
     #[error(
         "policy sync was asked for, which has no log, and a log was named: leave the log away, or \
          open the volume under policy log"
     )]
     LogUnwanted,
-    /// Cut off under policy `log`, and to be opened without changing anything.
+    /// Crashed under policy `log`, and asked to open without changing anything.
     #[error(
         "the volume was not stopped cleanly, and what it did last stands in its log: serve it, or \
          check it with 'duramen fsck --repair', before it is looked at"
     )]
     NotReplayed,
-    /// The log has nothing of this volume's last time.
+    /// The log has no entries of this volume's last epoch.
     #[error(
         "the log is not that with which the volume was used last, or another volume has used it \
          since, which it does only when nothing in it is needed any more: if there is another log \
@@ -65,49 +65,49 @@ pub enum OpenError {
          itself, and leaves what the log holds of others"
     )]
     LogForeign,
-    /// The log holds something, and the volume was used without it since.
+    /// The log holds changes, and the volume was used without it since.
     #[error(
         "the log holds changes that were not brought to the volume, and the volume was used \
          without it since, or is another one; put the log away, for another volume may need it. If \
          none does, 'duramen fsck --repair --without-log' gives the changes up"
     )]
     LogLeft,
-    /// The log holds something, and is another volume's, while this one needs none.
+    /// The log holds changes of another volume, while this one needs none.
     #[error(
         "the log is another volume's, which needs the changes that it holds: put it back there; \
          this volume needs nothing of it, and gets a new log where there is none. If that volume \
          is no more, remove the log, or overwrite the first MiB of a device"
     )]
     LogAnothers,
-    /// Several volumes have it together, and only a server can finish what it holds.
+    /// Several volumes share the log, and only a server can finish its chains.
     #[error(
         "the log, which other volumes share, holds a change of a large file that was cut off in \
          its middle: serve the volume once with its log, and stop it, before it is repaired"
     )]
     LogChains,
-    /// The superblock that would say whose the log is is none.
+    /// The superblock that identifies the log's volume is invalid.
     #[error(
         "the superblock is none, so that nobody knows whether the volume needs the changes that \
          the log holds: 'duramen fsck --repair --without-log' repairs it without them, and leaves \
          them in the log"
     )]
     LogUnknown,
-    /// Several volumes have the log together.
+    /// Several volumes share the log.
     #[error(
         "the log is shared by several volumes, of which this would be the only one: serve them \
          together"
     )]
     LogShared,
-    /// It is to share a log, and cannot be written to.
+    /// The volume is to share a log, but cannot be written to.
     #[error("the volume can only be read, so it cannot share a log: serve it by itself")]
     LogReadOnly,
-    /// It holds what another volume needs, and there is no place to save that.
+    /// The log holds changes of another volume, and there is no place to save them.
     #[error(
         "the log holds what a volume needs that is not named here, and that cannot be saved beside \
          the log: {0}; name all volumes of the log"
     )]
     LogUnsaved(#[source] std::io::Error),
-    /// Another one of those that are to share a log has its number.
+    /// Another volume that is to share the log has the same number.
     #[error(
         "the volume has the same identity as another one that is to share its log: one of them is \
          a copy; serve it without a log, or with one of its own"
@@ -122,7 +122,7 @@ pub enum OpenError {
     /// The ring of intents cannot be used.
     #[error("the ring of intents cannot be used: {0}")]
     Intents(#[source] journal::JournalError),
-    /// Something on the disk is not as it can be.
+    /// The disk has an impossible state.
     #[error("the volume is damaged: {0}; repair it with 'duramen fsck --repair'")]
     Damaged(String),
     /// Reading or writing the volume's metadata failed.
@@ -130,20 +130,20 @@ pub enum OpenError {
     File(#[from] FsError),
 }
 
-/// Why a volume opened read-only that was asked to be writable.
+/// Reason why a volume opened read-only that was asked to be writable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOnlyReason {
     /// The device refuses writes.
     Device,
-    /// It is big-endian.
+    /// The file system is big-endian.
     ByteOrder,
-    /// It has a soft-updates journal.
+    /// The file system has a soft updates journal.
     Journal,
-    /// It is journalled below the file system.
+    /// The disk is journalled below the file system.
     GeomJournal,
-    /// It has snapshots.
+    /// The file system has snapshots.
     Snapshots,
-    /// It uses access control lists or labels.
+    /// The file system uses access control lists or labels.
     AccessControlLists,
 }
 
@@ -175,7 +175,7 @@ impl std::fmt::Display for ReadOnlyReason {
     }
 }
 
-/// What can be done where a log cannot be replayed, as the end of a sentence.
+/// Advice for a log that cannot be replayed, as the end of a sentence.
 fn advice(error: &ReplayError) -> &'static str {
     match error {
         ReplayError::Journal(
@@ -188,7 +188,7 @@ fn advice(error: &ReplayError) -> &'static str {
             "; if there is no whole copy of it, 'duramen fsck --repair --without-log' brings the \
              volume back with what it has itself"
         }
-        // The log has its own advice, or is not what is wrong.
+        // The log error has its own advice, or the log is not at fault.
         ReplayError::Journal(_) | ReplayError::Device(_) | ReplayError::Group { .. } => "",
     }
 }

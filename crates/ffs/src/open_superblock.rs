@@ -1,4 +1,4 @@
-//! The superblock of a volume that is open: what it says now, and after a clean stop.
+//! The superblock of an open volume, with the changes for a clean stop.
 
 use block::{BlockDevice, Durability};
 use bytes::Bytes;
@@ -6,24 +6,24 @@ use runtime::Timestamp;
 use ufs2::layout::{Geometry, SUPERBLOCK_ADDRESS, Summary, Superblock, Totals, flags};
 use ufs2::mark::{self, PolicyKind};
 
-/// The longest old last-mount field that is put back: it must end in the first sector.
+/// Maximum length of an old last-mount field that is restored: it must end in the first sector.
 const LAST_MOUNT_KEPT: usize = 512 - std::mem::offset_of!(Superblock, last_mount);
 
 /// The superblock of an open volume.
 pub(crate) struct OpenSuperblock {
-    /// All bytes that are written together.
+    /// All bytes of the block, which are written together.
     pub(crate) block: Vec<u8>,
-    /// What the last-mount field said before our mark.
+    /// The last-mount field before our mark.
     last_mount: Vec<u8>,
 }
 
 impl OpenSuperblock {
-    /// What was read of it.
+    /// The superblock in a block that was read.
     pub(crate) fn new(block: Vec<u8>) -> Self {
         Self { block, last_mount: Vec::new() }
     }
 
-    /// Notes what its last-mount field says, to put that back.
+    /// Remembers the last-mount field, to restore it later.
     pub(crate) fn keep_last_mount(&mut self) {
         let old = &self.superblock().last_mount;
         let end = old.iter().position(|&byte| byte == 0).unwrap_or(0);
@@ -44,13 +44,13 @@ impl OpenSuperblock {
         Self::write_sealed(device, sealed).await
     }
 
-    /// What is to be written of it.
+    /// The sealed bytes to write.
     pub(crate) fn sealed(&mut self, geometry: &Geometry) -> Bytes {
         geometry.seal_superblock(&mut self.block);
         block::Buffer::copied(&self.block[..geometry.superblock_size as usize]).freeze()
     }
 
-    /// Writes that, and waits until it is durable.
+    /// Writes sealed bytes and waits until they are durable.
     pub(crate) async fn write_sealed(
         device: &dyn BlockDevice,
         sealed: Bytes,
@@ -63,14 +63,14 @@ impl OpenSuperblock {
         let superblock = self.superblock();
         superblock.time.set(now.seconds);
         if policy == PolicyKind::SoftUpdates {
-            // Other systems go on as we do; 'duramen tune' takes it back.
+            // Other systems then go on with soft updates; 'duramen tune' clears the flag.
             superblock.flags.set(superblock.flags.get() | flags::SOFT_UPDATES);
         }
         mark::put(superblock, policy.name(), nonce);
     }
 
     pub(crate) fn unmark(&mut self) {
-        let old = self.last_mount.clone(); // a caller that could not write it does this again
+        let old = self.last_mount.clone(); // cloned, since a caller may retry after a failed write
         let superblock = self.superblock();
         superblock.clean = 1;
         superblock.flags.set(superblock.flags.get() & !flags::NEEDS_FSCK);

@@ -1,81 +1,81 @@
-//! Bugs that tests plant, to show that they would be found: see the crate `planted`.
+//! Bugs that tests plant to show that they would be found: see the crate `planted`.
 
 planted::bugs! {
-    /// An Update is seen on the disk before its intent is durable.
+    /// An Update shows on the disk before its intent is durable.
     LateIntents,
     /// Updates that change the same name land side by side.
     OverlappingEvidence,
-    /// An intent is believed although those that it waits for are not done.
+    /// An intent is believed although the intents that it waits for are not done.
     IgnoredIntentOrder,
     /// Intents are believed although the volume does not bear the number of their epoch.
     AnyMark,
     /// An intent is believed without a look at the disk.
     BelievedIntents,
-    /// What has begun is remembered and not finished.
+    /// Operations that have begun are remembered but not finished.
     UnfinishedIntents,
-    /// Intents that were judged are not written to the new epoch.
+    /// Judged intents are not written to the new epoch.
     ForgottenVerdicts,
-    /// Everything of an Update lands in one round.
+    /// All items of an Update land in one round.
     EqualRanks,
-    /// Names go, or are taken over, without a look at earlier Updates.
+    /// Names are dropped or retargeted without regard to earlier Updates.
     EarlyDrops,
-    /// Fragments that file data has left are taken again at once.
+    /// Fragments freed by file data are reused at once.
     EarlyReuse,
     /// Pointers may land in the same round as the data behind them.
     UnflushedPayload,
-    /// Receipts come when everything is written, and not yet flushed.
+    /// Receipts come when everything is written, but not flushed.
     EarlyReceipts,
     /// Deltas of one field land in any order.
     UnorderedFields,
-    /// Of each run of fragments that is given back, the last one stays taken.
+    /// The last fragment of each freed run stays taken.
     LeakedFragments,
     /// A user is refused the last fragment above the reserve.
     EarlyRefusals,
     /// A user may take one fragment of the reserve.
     SmallReserve,
-    /// Blocks that are set aside for UNSTABLE data are taken by others.
+    /// Blocks reserved for UNSTABLE data are taken by others.
     BrokenPromises,
-    /// Who settles a volume waits until nothing is dirty, however much becomes so meanwhile.
+    /// A settle waits until nothing is dirty, including what becomes dirty meanwhile.
     EndlessSettling,
     /// A round ends without a flush.
     DroppedFlush,
-    /// What is wanted is pushed without what it depends on.
+    /// A wanted Update is pushed without its dependencies.
     LonelyPushes,
-    /// A name is durable although that of its directory is not.
+    /// A name is durable although its directory's name is not.
     LooseNames,
-    /// A link that goes with a name that was cancelled goes before the one that came with it.
+    /// The link that goes with a cancelled name goes before the link that came with it.
     UncountedCancels,
-    /// A block is used again while a write of it is on its way.
+    /// A block is reused while a write of it is in flight.
     HastyReuse,
-    /// A round does not know what hangs of that which was staged since the last one.
+    /// A round does not know the dependents of Updates that were staged since the last round.
     StaleHangs,
     /// A file that comes and goes leaves no trace although a name of it may be on the disk.
     NamedVoids,
-    /// A file that comes and goes is forgotten although a write has taken something of it along.
+    /// A file that comes and goes is forgotten although a write has included part of it.
     WrittenVoids,
     /// The old name of a file whose new one was cancelled waits for nothing.
     LooseCancels,
-    /// Blocks go although the directory does not show yet that the name has gone.
+    /// Blocks are freed before the directory shows that the name has gone.
     UnseenDrops,
-    /// A run of a directory moves before what was changed in it is durable.
+    /// A directory run moves before the changes in it are durable.
     LooseRuns,
-    /// A removal is answered when the name is gone, and before the file is.
+    /// A removal is answered when the name is gone but the file is not.
     HastyTelling,
     /// A link goes before the directory shows that its name has gone.
     UnshownDrops,
-    /// The name of a directory goes before what was moved out of it has another.
+    /// The name of a directory goes before an entry that was moved out of it has its new name.
     EmptiedEarly,
-    /// An Update lands before those on which it rests.
+    /// An Update lands before the Updates that it rests on.
     LooseUpdates,
     /// Each rank lands one round too early.
     RankTooEarly,
-    /// Names land with the inodes that they name, or before them.
+    /// Names land together with the inodes that they name, or before them.
     EarlyNames,
-    /// Blocks and chunks are initialised after what points at them.
+    /// Blocks and chunks are initialised after the pointers to them.
     LateBlocks,
-    /// The maps say *used* after something points there.
+    /// Fragments and inodes are marked *used* after they are pointed at.
     LateBits,
-    /// Link counts rise after the name is there.
+    /// Link counts rise after the name appears.
     LateLinks,
     /// Link counts fall along with the name.
     EarlyLinkDrops,
@@ -83,187 +83,189 @@ planted::bugs! {
     EarlySizes,
     /// Inodes are cleared along with the name.
     EarlyInodeClears,
-    /// The maps say *free* while something points there.
+    /// Fragments and inodes are marked *free* while they are still pointed at.
     EarlyBits,
-    /// The old name of a file that moves goes before the new one is there.
+    /// The old name of a moved file goes before the new one appears.
     DropsFirst,
-    /// A name names another file before that has the link.
+    /// A name names another file before that file has the link.
     EarlyRetargets,
-    /// Directory chunks and pointer blocks are initialised along with inodes that point at them.
+    /// Directory chunks and pointer blocks are initialised together with the inodes that point at
+    /// them.
     BlocksWithInodes,
-    /// A name leads to a new directory before the parent counts that.
+    /// A name leads to a new directory before the parent counts the link.
     EarlyLinks,
-    /// '..' of a directory that moves names its new parent before that names it.
+    /// '..' of a moved directory names its new parent before the parent names the directory.
     EarlyParents,
-    /// '..' of a directory that moves changes along with the name that names it instead of another.
+    /// '..' of a moved directory changes together with an entry that is retargeted to the
+    /// directory.
     ParentsWithNames,
-    /// '..' of a directory that moves names its old parent when that does not name it any more.
+    /// '..' of a moved directory names its old parent when that no longer names the directory.
     LateParents,
     /// Pointers go while the size still covers them.
     EarlyPointerClears,
-    /// Pointers behind the end go along with the bits of what they point at.
+    /// Pointers behind the end go together with the bits of their blocks.
     LatePointerClears,
-    /// What may not land yet is undone in the order in which it was done.
+    /// Changes that may not land yet are undone oldest first.
     OldestFirst,
-    /// What was undone in a write is not part of the next one.
+    /// Changes that were undone in one write are missing from the next.
     ForgottenUndoes,
-    /// A file that grows keeps what stands on the disk behind its old end.
+    /// A file that grows keeps the old bytes on the disk behind its old end.
     RaggedTail,
-    /// The same, but of the fragment in which it ends.
+    /// The same, but only within the fragment in which the file ends.
     FragmentTails,
-    /// What is behind a new end is zeroed before the new end is durable.
+    /// The tail behind a new end is zeroed before the new end is durable.
     EarlyZeros,
     /// A long file may end in a hole.
     HollowEnd,
-    /// No room is set aside for the blocks that lead to UNSTABLE data.
+    /// No space is reserved for the indirect blocks that lead to UNSTABLE data.
     UnpaidWays,
     /// No blocks are kept for files that become shorter and end in a hole.
     UnkeptBlocks,
-    /// A home write for which there is no room below stops the volume.
+    /// An in-place write that finds the device below full stops the volume.
     StoppedByRefusals,
-    /// A change waits for room in the log, with its locks, while what holds the disk is full.
+    /// A change waits for room in the log, holding its locks, while the filesystem below is full.
     PatientChanges,
-    /// A volume takes its log back although another one has changes in it by now.
+    /// A volume takes back its log although another volume has changes in it by now.
     OverwrittenOthers,
-    /// Who waits for a change that finds no room below waits on.
+    /// A caller that waits for a change waits on when the device below is full.
     PatientAnswers,
-    /// Of the verifier of an exclusive creation only the first half is kept.
+    /// Only the first half of an exclusive creation's verifier is kept.
     HalfVerifier,
-    /// A new file has the next generation, which a file may have had that a crash took.
+    /// A new file has the next generation, which a file taken by a crash may have had.
     RaisedGenerations,
-    /// Any number of entries of a volume may wait for the writer of the log.
+    /// Any number of a volume's entries may wait for the writer of the log.
     EndlessQueue,
-    /// What undoes changes may take any amount of memory.
+    /// Undo records may take any amount of memory.
     EndlessDeltas,
-    /// Changes come however many blocks pending ones pin.
+    /// Changes are admitted no matter how many blocks pending ones pin.
     UnboundedPins,
-    /// A new file has the generation of the one that had its inode before.
+    /// A new file has the generation of the previous file in its inode.
     SameGeneration,
-    /// The log does not say that fragments are taken.
+    /// The log does not record that fragments are taken.
     UnloggedBits,
-    /// What is overwritten in place may be overwritten by what an older entry holds of it.
+    /// Data overwritten in place may be overwritten by the copy in an older entry.
     NoRevokes,
-    /// The same, if what the entry holds begins before what is written.
+    /// The same, if the copy in the entry begins before the data.
     LaterRuns,
-    /// Of two runs of data in the log that begin at one place only the newer counts.
+    /// If two data runs in the log begin at the same place, only the newer counts.
     ShorterRuns,
-    /// Room is set aside for zeros that ride in an entry as for data.
+    /// Room is reserved for zeros in an entry as if they were data.
     HeavyZeros,
     /// The entry at the head counts as one that will not be replayed.
     ForgottenAtTheHead,
-    /// What is freed may be overwritten by what an older entry holds of it.
+    /// Freed space may be overwritten by the copy in an older entry.
     NoFreeingRevokes,
-    /// An entry is submitted before the payload that it reveals was flushed.
+    /// An entry is submitted before the payload that it reveals is flushed.
     EarlyEntries,
-    /// A hold drops when the in-place write is done, before the flush.
+    /// A hold drops when the in-place write completes, before the flush.
     EarlyHolds,
-    /// In-place writes carry what is not in the log yet.
+    /// In-place writes include changes that are not in the log yet.
     UnloggedHome,
     /// Entries are replayed in the wrong order.
     ReplayBackwards,
-    /// A new epoch begins before what was replayed is flushed.
+    /// A new epoch begins before the replayed changes are flushed.
     EarlyEpoch,
     /// The head in an entry is too new.
     EagerHead,
-    /// A log that is at rest is replayed, without a survey.
+    /// A log at rest is replayed, without a survey.
     ReplayedRest,
-    /// What is read of a log, which may be in a cache alone, is believed without a flush.
+    /// Log contents that may be in a cache alone are believed without a flush.
     BelievedCaches,
-    /// A chain that begins anew lets go of its old place at once.
+    /// A chain that is recorded anew gives up its old place at once.
     ReplacedChains,
-    /// The first answer of a long call is told again after its last.
+    /// The first answer of a long call is rewritten after its last one.
     RetoldFirsts,
-    /// Updates may take all of the log, and leave nothing for the return.
+    /// Updates may take the whole log, and leave nothing for recovery.
     NothingKeptBack,
-    /// A writer that finds nothing due wakes nobody.
+    /// A writer that finds nothing due wakes no waiter.
     SilentWriter,
     /// The head passes chains that have not ended.
     PassedChains,
-    /// Of calls that give something back no answer is kept.
+    /// Calls that free space leave no answer in the log.
     UnkeptAnswers,
-    /// The head passes answers that are to be remembered.
+    /// The head passes answers that must be remembered.
     PassedAnswers,
-    /// Answers that lie far behind are taken for told again, and are not.
+    /// Answers far behind the tail are considered rewritten, but are not.
     UntoldAnswers,
-    /// Answers of the epoch before are not told again in the next.
+    /// Answers of the previous epoch are not rewritten in the next.
     UninheritedAnswers,
-    /// The volume bears an epoch before that has the answers of the one before.
+    /// The volume bears an epoch before that has the answers of the previous one.
     LateInheritance,
     /// A clean stop leaves no answers in the log.
     RestlessAnswers,
-    /// A volume says that it was stopped cleanly before what that takes is durable.
+    /// A volume is marked clean before its clean stop is durable.
     HastyStop,
-    /// A volume whose mark is torn forgets the answers in its log.
+    /// A volume with a torn mark forgets the answers in its log.
     TornMemory,
-    /// Of two answers of a call the first holds.
+    /// If a call has two answers, the first one counts.
     FirstAnswers,
-    /// Answers are told again, whether somebody wants them or not.
+    /// Answers are rewritten even if no caller wants them.
     UnwantedAnswers,
-    /// What a shared log has of volumes that are not there is not saved.
+    /// A shared log does not save the entries of absent volumes.
     UnsavedAbsent,
-    /// A volume takes the entries of all that share its log for its own.
+    /// A volume takes all entries of a shared log for its own.
     EverybodysEntries,
     /// The head of a shared log is that of its first volume.
     FirstHead,
-    /// What a shared log has of a volume that has stopped stays where it is.
+    /// The entries of a stopped volume stay in the shared log.
     HeldUp,
-    /// The epoch of a shared log is there before it has taken over what volumes need.
+    /// The epoch of a shared log is founded before it has taken over what volumes need.
     EarlyFounding,
-    /// What was on its way to a block lands after the block was given to another file.
+    /// A write to a block lands after the block was given to another file.
     LateLandings,
-    /// A replay leaves the summary rows as they were.
+    /// A replay does not update the summary rows.
     StaleRows,
-    /// The sync leaves the summary rows as they were.
+    /// The sync does not update the summary rows.
     LeftRows,
     /// A replay sets the bits of inodes that end, and clears those of inodes that begin.
     FlippedInodeBits,
-    /// The log does not say that an indirect block that begins is zero elsewhere.
+    /// The log does not record that the rest of a new indirect block is zero.
     NoZeros,
-    /// What was staged while a batch was written is answered with it.
+    /// Updates staged while a batch was being written are answered with it.
     EagerReceipts,
-    /// A flush counts for payload that was written while it was under way.
+    /// A flush counts for payload that was written while the flush was in flight.
     LateCover,
-    /// A buffer keeps its deltas when its block is given back.
+    /// A buffer keeps its deltas when its block is freed.
     KeptDeltas,
-    /// A write of the log that fails counts as one that succeeds.
+    /// A failed write of the log counts as successful.
     IgnoredLogErrors,
-    /// A flush that fails counts as one that succeeds.
+    /// A failed flush counts as successful.
     IgnoredFlushErrors,
-    /// What waits for others waits until somebody asks for it.
+    /// A patient Update waits until a caller asks for it.
     EndlessPatience,
-    /// What waits for others does so whoever asks for it.
+    /// A patient Update waits no matter who asks for it.
     DeafPatience,
-    /// The sync leaves delayed data where it is, and the log forgets it.
+    /// The sync does not write delayed data in place, and the log forgets it.
     UnlandedDelays,
-    /// A write before the old end of a file that grows takes nothing along of what is between.
+    /// A write before the old end of a growing file does not include the bytes in between.
     TornTails,
-    /// Of data that is written over nothing is needed meanwhile.
+    /// The old data counts as unneeded while it is being overwritten.
     VacatedData,
-    /// Data whose write fails counts as written.
+    /// Data counts as written although its write failed.
     ForgottenPayloadErrors,
-    /// A block of inodes is looked at on the disk though it has a buffer.
+    /// A block of inodes is read from the disk although it has a buffer.
     PassedBuffers,
-    /// A log that volumes share goes on believing those that bear the epoch before.
+    /// A shared log still believes volumes that bear the previous epoch.
     OldBearers,
-    /// A repair closes a log with chains in it that have not ended.
+    /// A repair closes a log that has chains which have not ended.
     DroppedChains,
-    /// What a caller gives back while reclaim runs may be reclaimed once more.
+    /// Space that a caller frees while reclaim runs may be reclaimed once more.
     KeptCandidates,
-    /// Candidates are given back while a file is still being freed that leads to some.
+    /// Candidates are freed while a file that leads to some of them is still being freed.
     HastyCandidates,
-    /// Links that change behind the scan of reclaim are not followed.
+    /// Link changes behind the scan of reclaim are not followed.
     UnfollowedLinks,
-    /// Directories in inodes that there were not at the opening are not followed.
+    /// Directories in inodes that were initialised after the opening are not followed.
     UnfollowedNewcomers,
-    /// What stands behind the end of a file is cleared as its inode was a while ago.
+    /// The tail of a file is cleared according to an outdated copy of its inode.
     StaleEnds,
-    /// Pointers behind the end of a file stay when it comes to memory after a cut.
+    /// Pointers behind the end of a file stay when it is loaded after a crash.
     UnsettledEnds,
-    /// A group that was torn is used at once.
+    /// A torn group is used at once.
     OpenTornGroups,
     /// A stop in the middle of reclaim leaves the volume clean.
     CleanReclaim,
-    /// A plan that is dropped wakes the tasks that wait for space, though it frees nothing.
+    /// A dropped plan wakes the tasks that wait for space, though it frees nothing.
     CircularWaits,
     /// A round of soft updates looks at every Update that is pending.
     WholeRounds,

@@ -1,13 +1,13 @@
-//! Blocks into which a task has looked not long ago.
+//! Blocks that a task has looked into recently.
 
 use std::cell::RefCell;
 
 use cache::hash::SPREAD;
 
-/// How many blocks are remembered that a task has looked into.
+/// Number of blocks that are remembered.
 const REMEMBERED: usize = 512;
 
-/// Blocks into which a task has looked not long ago, each in the one place where it can be.
+/// Blocks that a task has looked into recently: a direct-mapped table.
 pub(crate) struct RecentBlocks(RefCell<Vec<u64>>);
 
 impl Default for RecentBlocks {
@@ -17,7 +17,7 @@ impl Default for RecentBlocks {
 }
 
 impl RecentBlocks {
-    /// Notes a block, and says whether it was noted already.
+    /// Notes a block; returns whether it was noted already.
     pub(crate) fn seen(&self, block: u64) -> bool {
         let place = (block.wrapping_mul(SPREAD) >> 32) as usize % REMEMBERED;
         std::mem::replace(&mut self.0.borrow_mut()[place], block) == block

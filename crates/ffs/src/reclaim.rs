@@ -1,24 +1,25 @@
-//! Reclaim: what a cut left of soft updates is looked for and mended while the volume is served.
+//! Reclaim: finds and repairs the leaks that a crash under soft updates left, while the volume is
+//! served.
 //!
-//! The tree that hangs from the root is true after a cut, so calls can be answered at once. What is
-//! too much (bits of nobody's, links without names, files without any) costs only space, and is
+//! The tree below the root is consistent after a crash, so calls can be answered at once. Leaks
+//! (bits without an owner, links without names, files without a name) cost only space, and are
 //! found by a scan:
 //!
-//! 1. Every group is read; what its maps have in use are candidates.
-//! 2. Every inode that there was at the opening, in the order of numbers. What a file holds leaves
-//!    the candidates, what its links and names come to is noted ([`crate::leftovers`]), and what a
-//!    cut can leave in it is mended: pointers behind its end, a count of blocks that is wrong,
-//!    second names of a directory.
-//! 3. Files without a name are freed, and directories with the names in them; links that are too
-//!    many go. What a caller has changed since the opening, and a directory with a name of such a
-//!    file in it, is named in `lost+found`.
-//! 4. Everything is brought home. Candidates that are left go back; groups that were torn, and of
-//!    which the scan has found in use what files hold, are used again.
+//! 1. Every group is read; bits in use in its maps are candidates.
+//! 2. Every inode that existed at the opening is scanned, in the order of numbers. The blocks of a
+//!    file leave the candidates, its links and names are counted ([`crate::leftovers`]), and damage
+//!    that a crash can cause is repaired: pointers behind its end, a wrong block count, duplicate
+//!    entries of a directory.
+//! 3. Files without a name are freed, and directories together with the names in them; excess links
+//!    are dropped. A file that a caller has changed since the opening, and a directory with a name
+//!    of such a file in it, gets a name in `lost+found`.
+//! 4. Everything is written in place. The remaining candidates are freed; a torn group is used
+//!    again if the scan has found the blocks of all its files in use.
 //!
-//! Each repair is an ordinary Update: it may be cut anywhere, and the next opening begins anew. The
-//! scan takes a share of the time, in the sense that it rests after each step for as long as that
-//! makes. What no cut leaves ends it: the volume is served on, nothing more is given back, and the
-//! volume keeps the mark that it was not stopped cleanly.
+//! Each repair is an ordinary Update: a crash may interrupt it anywhere, and the next opening
+//! begins anew. The scan takes a share of the time: it rests after each step for as long as that
+//! share requires. Damage that no crash causes ends reclaim: the volume stays in service, nothing
+//! more is freed, and the volume keeps the mark that it was not stopped cleanly.
 //!
 //! **Commit point**: reclaim is through when [`Leftovers::close`] is called; the volume can be
 //! stopped cleanly from then on.
@@ -50,18 +51,19 @@ use crate::update::Update;
 /// The files of a volume in the UFS2 format.
 type Files = vnode::Files<Ffs>;
 
-/// Runs that one Update gives back at most.
+/// Maximum number of runs that one Update frees.
 const RUNS_PER_UPDATE: usize = 64;
-/// The longest rest at once.
+/// Maximum length of one rest.
 const LONGEST_REST: Duration = Duration::from_secs(1);
-/// So many rounds in a row may mend nothing: a caller's change that is under way comes to its end.
+/// Maximum number of consecutive rounds without a repair: a caller's change in flight ends
+/// meanwhile.
 const MOST_ROUNDS: usize = 8;
-/// Names that are taken out of a directory at once.
+/// Number of names that are removed from a directory at once.
 const NAMES_AT_ONCE: usize = 64;
-/// Inodes that are looked at while no other task has a turn.
+/// Number of inodes that are scanned without yielding to other tasks.
 const INODES_AT_ONCE: u64 = 64;
 
-/// Begins to look for what a cut left, if it may have left anything; says whether it may.
+/// Starts the task that looks for leaks of a crash, if there may be any; returns whether there may.
 pub(crate) fn start(files: &Rc<Files>, share: f64) -> bool {
     let engine = files.engine();
     let Some(leftovers) = engine.leftovers().cloned() else { return false };
@@ -90,11 +92,11 @@ pub(crate) fn start(files: &Rc<Files>, share: f64) -> bool {
     true
 }
 
-/// Why it did not come to its end.
+/// Reason why reclaim did not finish.
 enum Stopped {
     /// The volume is being stopped.
     Asked,
-    /// There is what no cut leaves, or the disk failed.
+    /// Damage that no crash causes, or an error of the disk.
     By(#[expect(dead_code, reason = "for a debugger")] FsError),
 }
 
@@ -104,7 +106,7 @@ impl From<FsError> for Stopped {
     }
 }
 
-/// Rests between steps.
+/// Throttle that rests between steps.
 struct Pace {
     share: f64,
     begun: Cell<Instant>,
@@ -114,27 +116,27 @@ struct Reclaim {
     files: Rc<Files>,
     leftovers: Rc<Leftovers>,
     pace: Pace,
-    /// Files without links that the scan has met, which no task frees.
+    /// Files without links that the scan has met and that no task frees.
     dead: RefCell<Vec<u64>>,
-    /// Files that are to be named, for which there was no room.
+    /// Files that could not be named for lack of room.
     homeless: RefCell<BTreeMap<u64, FileKind>>,
 }
 
 impl Ffs {
-    /// Whether reclaim is under way.
+    /// Whether reclaim is running.
     pub(crate) fn reclaims(&self) -> bool {
         self.leftovers.as_ref().is_some_and(|leftovers| leftovers.are_looked_for())
     }
 
-    /// Asks reclaim to end, through or not, unless it is to come to its end.
+    /// Asks reclaim to end, finished or not, unless it must finish.
     pub(crate) fn ask_reclaim_to_end(&self) {
         if let Some(leftovers) = self.leftovers.as_ref().filter(|_| !self.finishes_reclaim) {
             leftovers.end();
-            self.allocator.released.notify(); // who waits for space that it counts
+            self.allocator.released.notify(); // wakes callers that wait for space reclaim may find
         }
     }
 
-    /// The same, and waits until it has.
+    /// Asks reclaim to end, unless it must finish, and waits until it has ended.
     pub(crate) async fn end_reclaim(&self) {
         self.ask_reclaim_to_end();
         if let Some(leftovers) = &self.leftovers {
@@ -142,23 +144,23 @@ impl Ffs {
         }
     }
 
-    /// Waits until reclaim is through, or cannot go on; says which.
+    /// Waits until reclaim has finished or failed; returns whether it has finished.
     pub async fn wait_for_reclaim(&self) -> bool {
         let Some(leftovers) = &self.leftovers else { return true };
         leftovers.wait_for_end().await;
         !leftovers.is_open()
     }
 
-    /// Whether a cut may have left pointers behind the end of a file.
+    /// Whether a crash may have left pointers behind the end of a file.
     fn may_have_end_left(&self, kind: FileKind, dinode: &Dinode) -> bool {
         let last = block_count(self.geometry(), dinode.size.get()).saturating_sub(1);
         last >= DIRECT_BLOCKS && has_blocks(kind, dinode) && !is_planted(Bug::UnsettledEnds)
     }
 
-    /// Clears what a cut may have left behind the end of a file, which the file must not grow over:
-    /// pointers in the indirect blocks that lead to its last block. Their blocks are candidates.
-    /// When this returns, they are gone durably. Says whether the file may have any; then what was
-    /// known of its inode is old.
+    /// Clears pointers behind the end of a file that a crash may have left, since the file must not
+    /// grow over them: those in the indirect blocks that lead to its last block. Their blocks are
+    /// candidates. When this returns, the pointers are cleared durably. Returns whether the file
+    /// may have had any; then earlier copies of its inode are outdated.
     pub(crate) async fn settle_end(&self, node: &Rc<Node>) -> Result<bool, FsError> {
         let before = node.dinode();
         if !self.may_have_end_left(node.kind, &before) {
@@ -168,7 +170,7 @@ impl Ffs {
         let (inode, offset) = self.inode_place(node.ino).await?;
         let now = || inode.read(|image| *Dinode::at(image, offset));
         loop {
-            // A task that was faster may use the file by now, and make it longer.
+            // A task that was faster may use the file by now, and extend it.
             let dinode = if is_planted(Bug::StaleEnds) { before } else { now() };
             let is_it = !dinode.is_free() && dinode.generation.get() == node.generation;
             if !is_it || !self.may_have_end_left(node.kind, &dinode) {
@@ -192,7 +194,7 @@ impl Ffs {
         }
     }
 
-    /// What clears pointers behind the end of a file whose inode is this.
+    /// An Update that clears pointers behind the end of the file with this inode.
     async fn clear_end(&self, dinode: &Dinode) -> Result<Update, FsError> {
         let geometry = self.geometry();
         let path = path(geometry, block_count(geometry, dinode.size.get()) - 1)?;
@@ -245,7 +247,7 @@ impl Reclaim {
         }
         self.mend_all().await?;
         for ino in dead {
-            // What stands behind its end are candidates that it gives back itself.
+            // It frees the candidates behind its end itself.
             if !is_planted(Bug::HastyCandidates) {
                 self.files.wait_until_freed(ino).await?;
             }
@@ -271,8 +273,8 @@ impl Reclaim {
         }
     }
 
-    /// Tells callers that all files have a name, but for those that find no room for one. What a
-    /// directory without a name has in it is no better off: then nothing is told.
+    /// Reports that all files have a name, except those for which there is no room. The entries of
+    /// a directory without a name are no better off: then nothing is reported.
     fn tell_named(&self) {
         let homeless = self.homeless.borrow();
         if homeless.values().all(|&kind| kind != FileKind::Directory) {
@@ -280,10 +282,10 @@ impl Reclaim {
         }
     }
 
-    /// Mends links and names until all are well, but for what has no room.
+    /// Repairs links and names until all are correct, except those without room.
     async fn mend_all(&self) -> Result<(), Stopped> {
         let groups = self.engine().geometry().group_count;
-        // What is well stays so. But a name may go while its file has a link too many.
+        // Correct counts stay correct. But a name may go while its file has a link too many.
         let mut rounds = 0;
         loop {
             let suspects = (0..groups).flat_map(|group| self.leftovers.suspects(group));
@@ -295,14 +297,14 @@ impl Reclaim {
             if is_well {
                 break;
             } else if rounds > MOST_ROUNDS {
-                return Err(FsError::Corrupt.into()); // no round mends anything
+                return Err(FsError::Corrupt.into()); // no round repairs anything
             }
             let before = self.leftovers.progress();
-            self.settle().await?; // a link goes after the name that it was for
+            self.settle().await?; // a link goes after its name
             for group in 0..groups {
                 self.mend_nameless_files(group).await?;
             }
-            self.settle().await?; // ".." of what is freed leads to a directory that counts it
+            self.settle().await?; // ".." of a freed directory leads to a directory that counts it
             for group in 0..groups {
                 self.lower_links_in(group).await?;
             }
@@ -312,14 +314,14 @@ impl Reclaim {
         self.settle().await
     }
 
-    /// Brings home all that was changed until now.
+    /// Writes all changes so far in place.
     async fn settle(&self) -> Result<(), Stopped> {
         self.check()?;
         self.engine().policy.settle().await.map_err(|_| Stopped::By(FsError::Io))
     }
 
     fn check(&self) -> Result<(), Stopped> {
-        let is_left = Rc::strong_count(&self.files) == 1; // no task has the volume any more
+        let is_left = Rc::strong_count(&self.files) == 1; // no other task uses the volume
         if self.leftovers.is_to_end() || is_left {
             Err(Stopped::Asked)
         } else if self.engine().policy.has_stopped() {
@@ -329,7 +331,7 @@ impl Reclaim {
         }
     }
 
-    /// The end of a step: others have their turn, and the disk its rest.
+    /// Ends a step: other tasks have their turn, and the disk its rest.
     async fn step(&self) -> Result<(), Stopped> {
         self.check()?;
         let clock = &self.engine().runtime.clock;
@@ -345,7 +347,7 @@ impl Reclaim {
         self.check()
     }
 
-    /// Looks at all inodes that a group had at the opening.
+    /// Scans all inodes that a group had at the opening.
     async fn scan_group(&self, group: u64) -> Result<(), Stopped> {
         let first = group * self.engine().geometry().inodes_per_group;
         for ino in first..first + self.leftovers.inode_count(group) {
@@ -377,7 +379,7 @@ impl Reclaim {
                 has_blocks(kind, &dinode) && dinode.indirect.iter().any(|p| p.get() != 0);
             let is_simple = kind != FileKind::Directory && !is_large;
             if is_simple && self.hold_direct(kind, &dinode).await? == dinode.sectors.get() {
-                // Nothing was awaited since it was looked at, if its groups are in memory.
+                // Nothing was awaited since the inode was read, if its groups are in memory.
                 if buffer.read(|image| Dinode::at(image, offset).has_extent_of(&dinode)) {
                     let dinode = buffer.read(|image| *Dinode::at(image, offset));
                     self.pass_file(ino, &dinode, &[]);
@@ -391,7 +393,7 @@ impl Reclaim {
         }
     }
 
-    /// Looks at a file under its lock. Whether it was there.
+    /// Scans a file under its lock; returns whether it existed.
     async fn scan_file(&self, ino: u64, has_links: bool) -> Result<bool, Stopped> {
         let node = match self.files.orphan(ino) {
             Some(orphan) => orphan,
@@ -425,14 +427,14 @@ impl Reclaim {
         self.leftovers.pass_file(ino, dinode, names);
     }
 
-    /// A file that is being freed in steps, whose lock was free: it cannot go on.
+    /// Scans a file that is being freed in steps, whose lock was free: it cannot go on.
     async fn pass_orphan(&self, node: &Rc<Node>) -> Result<bool, Stopped> {
         self.hold_file(node).await?;
         self.leftovers.pass_file(node.ino, &node.dinode(), &[]);
         Ok(true)
     }
 
-    /// Sets the count of blocks of a file right, which a cut may leave behind its pointers.
+    /// Corrects the block count of a file, which after a crash may differ from its pointers.
     async fn count_blocks(&self, node: &Rc<Node>) -> Result<(), Stopped> {
         let plan = async |update: &mut Update| {
             let held = self.hold_file(node).await?;
@@ -445,7 +447,7 @@ impl Reclaim {
         Ok(())
     }
 
-    /// Takes in what a file holds; its sectors in all.
+    /// Takes the blocks of a file out of the candidates; returns the number of its sectors.
     async fn hold_file(&self, node: &Rc<Node>) -> Result<u64, FsError> {
         let dinode = node.dinode();
         let mut held = self.hold_direct(node.kind, &dinode).await?;
@@ -462,7 +464,8 @@ impl Reclaim {
         Ok(held)
     }
 
-    /// What the inode itself points at.
+    /// Takes the blocks that the inode itself points at out of the candidates; returns their
+    /// sectors.
     async fn hold_direct(&self, kind: FileKind, dinode: &Dinode) -> Result<u64, FsError> {
         let geometry = self.engine().geometry();
         let mut held = 0;
@@ -480,8 +483,9 @@ impl Reclaim {
         Ok(held)
     }
 
-    /// A tree of pointers, whose block is at `address` and whose slots span so many blocks of the
-    /// file each, from a first one on; and what it leads to below the end of the file.
+    /// Takes a tree of pointers with its block at `address` out of the candidates, and the blocks
+    /// that it leads to below the end of the file. Each slot spans `span` blocks of the file,
+    /// starting with block `first`.
     fn hold_tree(
         &self,
         address: u64,
@@ -495,7 +499,7 @@ impl Reclaim {
                 return Ok(0);
             }
             if self.check().is_err() {
-                return Err(FsError::Io); // a stop does not wait until all of a large file is seen
+                return Err(FsError::Io); // a stop does not wait for the scan of a large file
             }
             let mut held = self.hold(address, per_block).await?;
             let size = geometry.block_size as usize;
@@ -518,7 +522,7 @@ impl Reclaim {
         .boxed_local()
     }
 
-    /// A run that a file holds; its sectors.
+    /// Takes one run of a file out of the candidates; returns its sectors.
     async fn hold(&self, address: u64, count: u64) -> Result<u64, FsError> {
         if address == 0 {
             return Ok(0);
@@ -533,7 +537,7 @@ impl Reclaim {
         Ok(sectors(geometry, count))
     }
 
-    /// Files of a group without a name.
+    /// Repairs files of a group without a name.
     async fn mend_nameless_files(&self, group: u64) -> Result<(), Stopped> {
         for ino in self.leftovers.suspects(group) {
             if self.leftovers.is_nameless(ino) && !self.homeless.borrow().contains_key(&ino) {
@@ -544,7 +548,7 @@ impl Reclaim {
         Ok(())
     }
 
-    /// Links of a group that are too many.
+    /// Drops excess links of a group.
     async fn lower_links_in(&self, group: u64) -> Result<(), Stopped> {
         for ino in self.leftovers.suspects(group) {
             self.lower_links(ino).await?;
@@ -581,12 +585,12 @@ impl Reclaim {
         Ok(())
     }
 
-    /// Whether a caller wants a file that has lost its name.
+    /// Whether a caller needs a file that has lost its name.
     fn is_wanted(&self, ino: u64) -> bool {
         self.leftovers.is_wanted(ino) || self.files.has_unstable(ino)
     }
 
-    /// Names a file in `lost+found`; if there is no room for that, once more at the end.
+    /// Names a file in `lost+found`; if there is no room, it is tried again at the end.
     async fn reconnect(&self, node: &Rc<Node>) -> Result<(), Stopped> {
         let is_needed = || self.leftovers.is_nameless(node.ino);
         match self.files.reconnect(node, is_needed).await {
@@ -598,8 +602,8 @@ impl Reclaim {
         }
     }
 
-    /// Takes the names out of a directory that has none. Whether none is left: one stays that leads
-    /// to what a caller has changed since the opening.
+    /// Removes the names from a directory that has no name itself. Returns whether none is left: a
+    /// name stays if it leads to a file that a caller has changed since the opening.
     async fn drop_names(&self, node: &Rc<Node>) -> Result<bool, Stopped> {
         let may_go = |target| {
             let is_wanted = self.is_wanted(node.ino) || self.is_wanted(target);
@@ -608,7 +612,7 @@ impl Reclaim {
         loop {
             match self.files.drop_names(node, NAMES_AT_ONCE, may_go).await? {
                 Dropped::Some => {
-                    self.settle().await?; // what is in flight takes time of every round
+                    self.settle().await?; // pending Updates slow down every round
                     self.step().await?;
                 }
                 all => return Ok(all == Dropped::All),
@@ -644,10 +648,10 @@ impl Reclaim {
         Ok(())
     }
 
-    /// What is left of the candidates of a group belongs to no file.
+    /// Frees the remaining candidates of a group, which belong to no file.
     async fn give_back(&self, group: u64) -> Result<(), Stopped> {
         if self.leftovers.is_rotten(group) {
-            return Err(FsError::Corrupt.into()); // it is left alone
+            return Err(FsError::Corrupt.into()); // leave the group alone
         }
         let engine = self.engine();
         let allocator = &engine.allocator;
@@ -688,7 +692,7 @@ impl Reclaim {
         Ok(())
     }
 
-    /// The group says how many directories it has.
+    /// Corrects the directory count of a group.
     async fn count_directories(&self, group: u64) -> Result<(), Stopped> {
         let engine = self.engine();
         let first_inode = group * engine.geometry().inodes_per_group;

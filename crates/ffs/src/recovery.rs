@@ -1,5 +1,5 @@
-//! A volume on its way to being open: what was found of it, what bringing it back came to, and what
-//! the engine is to be made of.
+//! Stages of a volume that is being opened: as found, after recovery, and as the parts of an
+//! engine.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -38,22 +38,21 @@ pub type Files = vnode::Files<Ffs>;
 /// How to open a volume.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Change nothing.
+    /// Open without changing anything.
     pub read_only: bool,
     /// Bytes of memory for metadata, files and names, for UNSTABLE data, which may take half, and
-    /// for data that is kept because it may be read again.
+    /// for cached data.
     pub cache_bytes: usize,
-    /// Whether data is kept that may be read again. Without it each READ asks the device, which
-    /// gives others more occasions to come between: for a test that looks for what they could
-    /// break.
+    /// Whether data is cached for later reads. Without a cache each READ asks the device, which
+    /// gives other tasks more occasions to interleave: for a test that looks for races.
     pub keeps_data: bool,
-    /// How often access times and old UNSTABLE data go to the disk.
+    /// Interval at which access times and old UNSTABLE data go to the disk.
     pub housekeeping_interval: Duration,
-    /// How the log is kept small, if there is one.
+    /// Limits of the log, if there is one.
     pub log: LogOptions,
-    /// Whether a stop waits until reclaim is through, and does not end it.
+    /// Whether a stop waits until reclaim is through instead of ending it.
     pub finishes_reclaim: bool,
-    /// How soft updates wait, if it has these.
+    /// Settings of soft updates, under that policy.
     pub softdep: SoftUpdatesOptions,
 }
 
@@ -71,24 +70,24 @@ impl Default for OpenOptions {
     }
 }
 
-/// A volume that is open.
+/// An open volume.
 pub struct Opened {
-    /// Its files, and the engine below them.
+    /// The volume's files, and the engine below them.
     pub files: Rc<Files>,
-    /// Why it is read-only although it was to be writable.
+    /// Reason why it is read-only although it was to be writable.
     pub read_only: Option<ReadOnlyReason>,
-    /// What bringing it back after a cut found, if that was needed.
+    /// Report of the check after a crash, if one was needed.
     pub rebuilt: Option<fsck::Report>,
-    /// What was replayed of its log, if that was needed.
+    /// Statistics of the log's replay, if one was needed.
     pub replayed: Option<Replayed>,
-    /// Whether it is served before what a cut left was looked for; that is done beside.
+    /// Whether the volume is served before a scan for leaks of a crash; reclaim runs in parallel.
     pub reclaims: bool,
-    /// Why what the ring of intents held is not believed, if it is damaged.
+    /// Reason why the intents in a damaged ring are not believed.
     pub lost_intents: Option<String>,
 }
 
-/// Bytes of UNSTABLE data that wait in memory at most, however much of that there is: a COMMIT that
-/// finds more takes longer than its caller may want to wait.
+/// Maximum bytes of UNSTABLE data in memory, whatever the budget: a COMMIT that finds more takes
+/// longer than its caller may want to wait.
 const DIRTY_MOST: u64 = 256 << 20;
 
 fn read_only_reason(geometry: &Geometry, superblock: &Superblock) -> Option<ReadOnlyReason> {
@@ -114,18 +113,18 @@ pub(crate) struct Unopened {
     pub(crate) superblock: OpenSuperblock,
 }
 
-/// What bringing a volume back came to.
+/// Result of recovery.
 #[derive(Default)]
 pub(crate) struct Recovery {
     pub(crate) rebuilt: Option<fsck::Report>,
-    /// Where what follows came from.
+    /// Live log that the following fields came from.
     pub(crate) live: Option<Live>,
     pub(crate) replayed: Option<Replayed>,
     pub(crate) chains: Vec<Chain>,
-    /// What a cut left is looked for while the volume is served.
+    /// Whether leaks of a crash are looked for while the volume is served.
     pub(crate) reclaims: bool,
     pub(crate) survived: Survived,
-    /// Intents of an earlier boot, and the ring that has them now.
+    /// The ring of intents, and the intents of an earlier boot in it.
     pub(crate) intents: Option<(Rc<Intents>, Vec<Survivor>)>,
 }
 
@@ -143,7 +142,7 @@ impl Unopened {
         }
     }
 
-    /// Why it is not to be written to, although that was not asked for.
+    /// Reason why it must not be written to, although that was not asked for.
     pub(crate) fn read_only_reason(
         &mut self,
         device: &dyn BlockDevice,
@@ -154,12 +153,12 @@ impl Unopened {
         reason.or(protected.then_some(ReadOnlyReason::Device))
     }
 
-    /// The number by which it is known, wherever it is.
+    /// The number that identifies the volume on any disk.
     pub(crate) fn id(&mut self) -> u64 {
         self.superblock.superblock().number()
     }
 
-    /// The number that its mark bears; 0 for none.
+    /// The number in its mark; 0 for none.
     pub(crate) fn nonce(&mut self) -> u64 {
         match Mark::of(self.superblock.superblock()) {
             Mark::Policy(_) => mark::nonce(self.superblock.superblock()).unwrap_or_default(),
@@ -167,7 +166,7 @@ impl Unopened {
         }
     }
 
-    /// A volume that is opened without changing anything is taken as it is.
+    /// Accepts a volume as it is, to be opened without changing anything.
     pub(crate) fn look(&mut self) -> Result<Recovery, OpenError> {
         match Mark::of(self.superblock.superblock()) {
             Mark::Clean => self.check_clean()?,
@@ -186,7 +185,7 @@ impl Unopened {
     }
 }
 
-/// A volume that is as it should be, and of which nothing says yet that we have it.
+/// A volume in a consistent state that is not marked as ours yet.
 pub(crate) struct Recovered {
     device: Rc<dyn BlockDevice>,
     superblock: OpenSuperblock,
@@ -211,7 +210,7 @@ impl Recovered {
         let id = found.id();
         let Unopened { geometry, superblock } = found;
         let clock = runtime.clock.clone();
-        // Memory in pieces costs more than the pieces: an eighth is left for that.
+        // Allocating memory in pieces has overhead: an eighth is left for that.
         let budget = options.cache_bytes / 8 * 7;
         let home = Home::new(device.clone(), geometry, clock, budget, options.keeps_data);
         let rows = summary_rows(&home).await?;
@@ -235,7 +234,7 @@ impl Recovered {
         Ok(self.superblock.write(&*self.device, self.home.geometry()).await?)
     }
 
-    /// The time that its superblock bears.
+    /// The time in its superblock.
     pub(crate) fn superblock_time(&mut self) -> i64 {
         self.superblock.superblock().time.get()
     }
@@ -275,7 +274,7 @@ impl Recovered {
     }
 }
 
-/// Judges intents of an earlier boot: afterwards the ring says what became of them.
+/// Judges intents of an earlier boot; afterwards the ring has the verdicts.
 async fn judge_left(files: &Rc<Files>, ring: &Intents, left: &[Survivor]) -> Result<(), OpenError> {
     let judgement = judge(files, left).await?;
     if !is_planted(Bug::ForgottenVerdicts) {

@@ -1,22 +1,22 @@
-//! Replay: the return of a volume that was cut under policy `log`.
+//! Replay: recovery of a volume that crashed under policy `log`.
 //!
-//! Two walks over the live log of an epoch that is open, from the head to the tail. The first,
-//! which also finds the tail, finds out what must not be written: of fragments that were given
-//! back, and of those whose content was written past the log, everything that was logged before: by
-//! runs, so that it takes no more than the records that say so. The second goes as far as the
-//! first, and applies the rest in order, some segments at a time: what several entries say of one
-//! place is merged in memory, and each place is read and written once, in the order of the disk.
-//! Then the maps of the groups that are concerned, derived and sealed anew, with their summary
-//! rows; then a flush.
+//! Two passes over the live log of an open epoch, from the head to the tail. The first, which also
+//! finds the tail, finds the changes that must not be written: older changes of fragments that were
+//! freed, and of fragments whose content was written past the log. It collects these by runs, so
+//! that they take no more memory than the records that name them. The second goes as far as the
+//! first, and applies the rest in order, some segments at a time: changes of one place by several
+//! entries are merged in memory, and each place is read and written once, in disk order. Then it
+//! writes the maps of the affected groups, derived and sealed anew, with their summary rows; then
+//! it flushes.
 //!
 //! **Commit point**: there is none here. Nothing in the log changes; the caller begins a new epoch
-//! when all this is flushed, and until then the same replay can be made again, and again be cut.
+//! when all this is flushed, and until then the same replay can be repeated and interrupted again.
 //!
 //! # What tears
-//! In-place writes that were under way may have torn a block between sectors. Everything in it
-//! that differs between old and new is under a hold, hence logged, and is written again whole:
-//! inodes (two to a sector), directory chunks (a sector each), ranges of pointers, bits. What a
-//! group's header derives is derived. Sectors in which nothing was logged have not changed.
+//! In-place writes in flight may have torn a block between sectors. Every byte that differs between
+//! old and new is under a hold, hence logged, and is written again whole: inodes (two to a sector),
+//! directory chunks (a sector each), ranges of pointers, bits. Derived fields of a group's header
+//! are derived again. Sectors without logged changes have not changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -39,35 +39,35 @@ use crate::revoked::Revoked;
 use vnode::answer;
 use vnode::chain::Chain;
 
-/// What a replay did.
+/// Statistics of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Entries between head and tail.
     pub entries: u64,
-    /// Bytes of them.
+    /// Size of the entries in bytes.
     pub bytes: u64,
-    /// What they say,
+    /// Records in the entries.
     pub records: u64,
-    /// and how much of that changes a place on the volume.
+    /// Records that change a place on the volume.
     pub changes: u64,
-    /// Records that were passed over: what they are about was given back or written anew since.
+    /// Skipped records: their place was freed or overwritten since.
     pub revoked: u64,
-    /// Runs of fragments of which older entries say nothing that holds.
+    /// Runs of fragments that are revoked in older entries.
     pub revoked_runs: u64,
     /// Writes to the volume.
     pub writes: u64,
-    /// Reads that finding the last segment took.
+    /// Reads needed to find the last segment.
     pub search_reads: u64,
-    /// Chains that were cut and have to be finished.
+    /// Unfinished chains.
     pub chains: u64,
     /// Answers that are remembered.
     pub answers: u64,
 }
 
-/// Why a log cannot be replayed.
+/// Reason why a log cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The log is none, or is damaged.
+    /// The log is invalid or damaged.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The volume failed.
@@ -76,31 +76,31 @@ pub enum ReplayError {
     /// The block of a group has been destroyed.
     #[error("the header of group {group}, to which the log has changes, is none")]
     Group {
-        /// Which.
+        /// Number of the group.
         group: u64,
     },
-    /// An entry is whole, and says what cannot be.
+    /// An entry is intact, but has an impossible record.
     #[error("the log's entry {recno} says what cannot be done on this volume")]
     Impossible {
-        /// Which.
+        /// Recno of the entry.
         recno: u64,
     },
 }
 
-/// Segments that are merged at a time.
+/// Number of segments that are merged at a time.
 const SEGMENTS_AT_ONCE: u64 = 64;
-/// Places that are so near each other are read and written together.
+/// Places within this many bytes are read and written together.
 const SPAN: u64 = 64 << 10;
-/// Spans that are read and written at a time.
+/// Number of spans that are read and written at a time.
 const SPANS_AT_ONCE: usize = 32;
-/// Bytes that the log does not hold, but only stands for, after which what was merged is written.
+/// Maximum bytes that are implied by the log rather than stored in it, before merged data is
+/// written.
 const MOST_HELD: usize = 32 << 20;
 
 static ZEROS: [u8; SPAN as usize] = [0; SPAN as usize];
 
-/// Brings what the log of an epoch has of the volume with this number in it to its place, and gives
-/// back the chains that were cut; nothing when the log has no such epoch. Everything is flushed at
-/// the end.
+/// Replays the log of an epoch for the volume with this number in it, and returns the unfinished
+/// chains; `None` if the log has no such epoch. Everything is flushed at the end.
 ///
 /// # Errors
 /// [`ReplayError`]; the log is as it was.
@@ -119,7 +119,7 @@ pub async fn replay(
         }
     });
     let Some(live) = surveyed.await? else { return Ok(None) };
-    // What was closed is home, and a survey sees nothing of it.
+    // The changes of a closed log are in place, and a survey sees none.
     let is_open = live.slot.state() == State::Open || is_planted(Bug::ReplayedRest);
     assert!(is_open, "what is replayed was surveyed");
     if let Some((_, error)) = wrong.filter(|(recno, _)| *recno >= live.head) {
@@ -154,20 +154,20 @@ pub async fn replay(
     Ok(Some(Outcome { live, replayed: replay.done, chains, survived }))
 }
 
-/// What a replay comes to.
+/// Result of a replay.
 pub struct Outcome {
-    /// What the log held.
+    /// The live log.
     pub live: Live,
-    /// What was done.
+    /// Statistics.
     pub replayed: Replayed,
-    /// Chains that were cut.
+    /// Unfinished chains.
     pub chains: Vec<Chain>,
-    /// What is remembered.
+    /// Answers and counters that were remembered.
     pub survived: Survived,
 }
 
-/// Answers as they are found: the last one of a call is that which holds, and those that were
-/// written again are in their old order.
+/// Answers as they are found: the last answer of a call counts, and rewritten ones are in their old
+/// order.
 #[derive(Default)]
 pub struct Answers {
     found: HashMap<Rc<CallKey>, (u64, LoggedReply)>,
@@ -175,8 +175,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Takes what an entry says of them. What else it says is no concern here, nor what it says
-    /// badly.
+    /// Takes the answers in an entry. Ignores other records, and malformed entries.
     pub fn see(&mut self, entry: &Entry) {
         let records = read_records(entry.header.records.get(), &entry.body);
         for record in records.unwrap_or_default() {
@@ -198,7 +197,7 @@ impl Answers {
         }
     }
 
-    /// What entries from the head on have said.
+    /// The answers in entries from the head on.
     pub fn survived(self, head: u64) -> Survived {
         let live = self.found.into_values().filter(|(recno, _)| *recno >= head);
         let mut all: Vec<LoggedReply> = live.map(|(_, remembered)| remembered).collect();
@@ -217,17 +216,17 @@ struct Replay<'a> {
     device: &'a dyn BlockDevice,
     geometry: &'a Geometry,
     sector: u64,
-    /// That of the volume in the log.
+    /// The volume's number in the log.
     number: u16,
-    /// Fragments of which older entries say nothing that holds: up to which recno.
+    /// Fragments revoked in older entries, with the recno.
     revoked: Revoked,
-    /// By their inodes, and where they begin.
+    /// Chains by inode, each with the entry that records its beginning.
     chains: BTreeMap<u64, (u64, Chain)>,
     answers: Answers,
     groups: BTreeMap<u64, Vec<GroupChange>>,
-    /// What is to be written, by spans: where in the span, and what, in order.
+    /// Bytes to write, by spans: offset in the span, and data, in order.
     spans: BTreeMap<u64, Vec<(u64, Bytes)>>,
-    /// Bytes of those that the log does not hold itself.
+    /// Bytes among them that the log does not store itself.
     held: usize,
     done: Replayed,
 }
@@ -253,7 +252,7 @@ impl<'a> Replay<'a> {
         entry.header.volume.get() == self.number || is_planted(Bug::EverybodysEntries)
     }
 
-    /// The first walk.
+    /// The first pass.
     fn survey(&mut self, entry: &Entry) -> Result<(), ReplayError> {
         if !self.is_own(entry) {
             return Ok(());
@@ -293,7 +292,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The records of an entry, each of them possible on this volume.
+    /// The records of an entry, each of them valid on this volume.
     fn records(&self, entry: &Entry) -> Result<Vec<Record>, ReplayError> {
         let impossible = ReplayError::Impossible { recno: entry.recno() };
         let Ok(records) = read_records(entry.header.records.get(), &entry.body) else {
@@ -341,7 +340,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The second walk.
+    /// The second pass.
     fn take(&mut self, entry: &Entry) -> Result<(), ReplayError> {
         if !self.is_own(entry) {
             return Ok(());
@@ -379,7 +378,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The same for zeros, of which there is one copy.
+    /// Notes zeros to write, which share one copy.
     fn put_zeros(&mut self, recno: u64, offset: u64, length: u64) {
         for at in (0..length).step_by(ZEROS.len()) {
             let step = (length - at).min(SPAN) as usize;
@@ -387,7 +386,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Notes bytes to be written, as far as their fragments were not revoked since, span by span.
+    /// Notes bytes to write, span by span, except in fragments that were revoked later.
     fn put(&mut self, recno: u64, offset: u64, data: Bytes) {
         let fragment_size = self.geometry.fragment_size;
         let mut at = 0;
@@ -412,7 +411,7 @@ impl<'a> Replay<'a> {
         self.done.revoked += u64::from(passed_over);
     }
 
-    /// Reads, merges and writes what was noted.
+    /// Reads, merges and writes the noted bytes.
     async fn write_spans(&mut self) -> Result<(), ReplayError> {
         self.held = 0;
         let spans: Vec<_> = std::mem::take(&mut self.spans).into_iter().collect();
@@ -440,7 +439,7 @@ impl<'a> Replay<'a> {
         self.device.write(offset, vec![image.freeze()], Durability::Plain).await
     }
 
-    /// Brings the groups that are concerned up to date, each with its summary row.
+    /// Updates the affected groups, each with its summary row.
     async fn write_groups(&mut self, now_seconds: i64) -> Result<(), ReplayError> {
         let mut rows = BTreeMap::new();
         for (group, changes) in std::mem::take(&mut self.groups) {
@@ -507,7 +506,7 @@ impl GroupChange {
     }
 }
 
-/// A block of inodes that are all free.
+/// A block of free inodes.
 fn inodes(generations: &[u8]) -> Bytes {
     let size = size_of::<Dinode>();
     let mut image = vec![0; generations.len() / size_of::<u32>() * size];

@@ -1,6 +1,7 @@
-//! Of which fragments the log says nothing that holds, up to which entry: by runs.
+//! Runs of fragments with revoked log contents, each with the entry up to which they are revoked.
 //!
-//! A removal gives back whole groups with a few records; so what is kept is no more than those.
+//! A removal frees whole groups with a few records, so the number of runs is bounded by the number
+//! of such records.
 //!
 //! Invariants:
 //! 1. Runs are not empty and do not overlap; neighbours with one recno are one run.
@@ -11,17 +12,17 @@ use std::ops::Range;
 /// See the module's prose.
 #[derive(Default)]
 pub(crate) struct Revoked {
-    /// By the first fragment: the one behind the last, and the recno.
+    /// By first fragment: the fragment behind the run, and the recno.
     runs: BTreeMap<u64, (u64, u64)>,
 }
 
 impl Revoked {
-    /// How many runs there are.
+    /// Number of runs.
     pub(crate) fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// An entry says so of these. Entries come in their order: the last one counts.
+    /// Revokes the fragments in entries up to `recno`. Entries come in order: the last one counts.
     pub(crate) fn add(&mut self, fragments: Range<u64>, recno: u64) {
         let Range { mut start, mut end } = fragments;
         if start >= end {
@@ -56,7 +57,7 @@ impl Revoked {
         debug_assert!(self.is_apart(start), "invariant 1: a run has its own fragments, and recno");
     }
 
-    /// Whether the run at `start` neither overlaps its neighbours nor is one with them.
+    /// Whether the run at `start` neither overlaps its neighbours nor could be merged with one.
     fn is_apart(&self, start: u64) -> bool {
         let (end, recno) = self.runs[&start];
         let apart =
@@ -71,8 +72,8 @@ impl Revoked {
         start < end && before && behind
     }
 
-    /// Up to which entry nothing holds of a fragment, if so; and before which other fragment the
-    /// same is true of all.
+    /// The entry up to which a fragment is revoked, if it is; and the fragment before which the
+    /// same is true of all from this one on.
     pub(crate) fn at(&self, fragment: u64) -> (Option<u64>, u64) {
         let here = self.runs.range(..=fragment).next_back();
         if let Some((_, &(end, recno))) = here.filter(|(_, (end, _))| *end > fragment) {

@@ -1,4 +1,4 @@
-//! Making files shorter, and freeing them: what one Update does of it.
+//! Shrinking and freeing files: the part that one Update does.
 
 use std::rc::Rc;
 
@@ -15,11 +15,11 @@ use crate::item::Intent;
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
 
-/// Blocks that one Update frees at most, about.
+/// Approximate maximum number of blocks that one Update frees.
 const BLOCKS_PER_UPDATE: u64 = 1024;
 
 impl Ffs {
-    /// Makes a file shorter by a bounded part, on its way to `size` bytes; gives its size then.
+    /// Makes a file shorter by a bounded part, on its way to `size` bytes; returns its size then.
     pub(crate) async fn shrink_step(
         &self,
         update: &mut Update,
@@ -34,8 +34,8 @@ impl Ffs {
         Ok(step)
     }
 
-    /// The new last block of a file that is cut to `size`: fragments behind it go; if it is a hole
-    /// where none may be, it is filled.
+    /// Plans the new last block of a file that is cut to `size`: fragments behind it are freed; a
+    /// hole is filled where none may be.
     async fn cut_tail(
         &self,
         update: &mut Update,
@@ -60,12 +60,12 @@ impl Ffs {
         Ok(())
     }
 
-    /// Zeroes what stands behind the end in the last block, for other systems take it for zeros:
+    /// Zeroes the bytes behind the end in the last block, since other systems expect zeros there:
     /// with an Update of its own, by the same rules as all payload. It begins when the shorter size
-    /// is durable, so that a cut never shows zeros where data was; and no caller waits for it.
+    /// is durable, so that a crash never shows zeros where data was; and no caller waits for it.
     ///
     /// # Errors
-    /// [`FsError::Io`]. What stands there does not show: see [`Ffs::plan_blocks`].
+    /// [`FsError::Io`]. The old bytes do not show: see [`Ffs::plan_blocks`].
     pub(crate) async fn clear_tail(
         &self,
         node: &Rc<Node>,
@@ -115,7 +115,7 @@ impl Ffs {
         Ok(true)
     }
 
-    /// Frees a bounded part of a file without a name; whether that was the last.
+    /// Frees a bounded part of a file without a name; returns whether that was the last.
     pub(crate) async fn free_step(
         &self,
         update: &mut Update,
@@ -134,7 +134,7 @@ impl Ffs {
         Ok(false)
     }
 
-    /// The last step: everything that is left of a file goes back, its inode too.
+    /// The last step: frees everything that is left of a file, and its inode.
     async fn clear_inode(&self, update: &mut Update, node: &Rc<Node>) -> Result<(), FsError> {
         let geometry = self.geometry();
         let dinode = update.dinode(node);

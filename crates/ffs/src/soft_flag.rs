@@ -1,5 +1,5 @@
-//! The flag by which a file system says that its writes are ordered as soft updates: of a disk that
-//! has no settings beside it, it says under which policy it is served.
+//! The superblock flag that says that a file system uses soft updates. On a disk that has no
+//! settings beside it, the flag selects the policy under which it is served.
 //!
 //! **Commit point**: the write of the superblock, in place. It changes the flags and the hash, both
 //! in the third sector, which is written at once.
@@ -18,10 +18,10 @@ const _: () = {
     assert!(offset_of!(Superblock, check_hash) / SECTOR == 2);
 };
 
-/// Sets the flag, or takes it back. The file system was stopped cleanly, and no system has it open.
+/// Sets or clears the flag. The file system was stopped cleanly, and no system has it open.
 ///
 /// # Errors
-/// [`OpenError`] when there is no file system that we can use, or its device fails.
+/// [`OpenError`] if there is no file system that we can use, or its device fails.
 ///
 /// # Panics
 /// If the file system is big-endian.

@@ -1,9 +1,9 @@
-//! A stretch of bytes within a block, and sets of what such stretches hold.
+//! A byte range within a block, and sets of numbers.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// From one byte to before another; empty where there is nothing between them.
+/// A half-open byte range; empty if `from` is not below `to`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     from: usize,
@@ -17,7 +17,7 @@ impl Span {
         self.from >= self.to
     }
 
-    /// The smallest that holds both.
+    /// The smallest span that covers both.
     pub(crate) fn join(self, other: Self) -> Self {
         match (self.is_empty(), other.is_empty()) {
             (true, _) => other,
@@ -26,7 +26,7 @@ impl Span {
         }
     }
 
-    /// The smallest of whole `units` that holds this one, as far as there are bytes.
+    /// The smallest span of whole `unit`s that covers this one, cut off at `length`.
     pub(crate) fn whole(self, unit: usize, length: usize) -> Range<usize> {
         self.from / unit * unit..self.to.next_multiple_of(unit).min(length)
     }
@@ -38,16 +38,16 @@ impl From<Range<usize>> for Span {
     }
 }
 
-/// A set of numbers, made of ranges that may overlap. What it costs to ask, and to add one more,
-/// grows with the logarithm of what it holds.
+/// A set of numbers, made of ranges that may overlap. The cost of a query or an insertion is
+/// logarithmic in the size of the set.
 #[derive(Debug, Default)]
 pub(crate) struct Union {
-    /// The end of each range by its start; they are apart.
+    /// The end of each range by its start; the ranges are disjoint.
     ranges: BTreeMap<usize, usize>,
 }
 
 impl Union {
-    /// Whether it holds some number of this range.
+    /// Whether the set contains any number of this range.
     pub(crate) fn meets(&self, range: &Range<usize>) -> bool {
         let last = self.ranges.range(..range.end).next_back();
         !range.is_empty() && last.is_some_and(|(_, &end)| end > range.start)

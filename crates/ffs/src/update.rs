@@ -1,6 +1,6 @@
 //! An Update: everything that one operation changes, gathered first and applied at once.
 //!
-//! An operation goes through the house in three steps.
+//! An operation has three steps.
 //!
 //! 1. *Prepare* may wait and may fail. It takes object locks, reads and pins the buffers, picks
 //!    fragments and inodes as promises, and gathers [`Item`]s. Nothing that others can see changes;
@@ -18,17 +18,17 @@
 //!    has it; when all have, what the Update freed is free.
 //! ```
 //!
-//! Items carry their [`Intent`], because policies that order writes, log them, or undo them after
-//! a crash must know what a change means and not only which bytes it touches.
+//! Items carry their [`Intent`], because a policy that orders writes, logs them, or undoes them
+//! after a crash must know the meaning of a change and not only which bytes it touches.
 //!
 //! Invariants:
 //! 1. An inode changes as a whole: each item on it carries all 256 bytes, sealed.
-//! 2. Times ride on another item of the same inode if there is one.
+//! 2. Times go with another item of the same inode, if there is one.
 //! 3. Within an Update, later items on a field come after earlier ones.
-//! 4. `working` is in the order of its inodes. Of each, the last item has no change before
+//! 4. `working` is in the order of its inodes. The last item of each inode has no change before
 //!    [`Update::finish`]: the inode may still change.
 //!
-//! Not asserted: 2, which is what `finish` does; 3, which is about the caller that plans.
+//! Not asserted: 2, which `finish` ensures; 3, which is about the caller that plans.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -56,32 +56,32 @@ pub struct Update {
     pub(crate) items: Vec<Item>,
     pub(crate) promises: Vec<Promise>,
     pub(crate) freed: Vec<Freed>,
-    /// Blocks that it is certain to find for the new end of a file.
+    /// Blocks reserved for the new end of a file.
     pub(crate) end_room: Option<EndRoom>,
-    /// Buffers that come into being with this Update.
+    /// Buffers that this Update creates.
     pub(crate) fresh: Vec<Rc<Buffer>>,
-    /// Buffers that become longer when it is applied, and how long.
+    /// Buffers that grow when the Update is applied, with their new size.
     pub(crate) grown: Vec<(Rc<Buffer>, usize)>,
-    /// Runs of directories that stand elsewhere from then on.
+    /// Directory runs that move to another address.
     pub(crate) moved: Vec<Rc<Buffer>>,
     /// Pointers of existing indirect blocks that this Update sets: (block, slot) to fragment.
     pub(crate) pointers: BTreeMap<(u64, usize), u64>,
     /// Directories that begin (1) or end (-1) with this Update, by their inodes.
     pub(crate) directories: Vec<(u64, i64)>,
-    /// Payload by the fragment at which it begins. It was written, or is delayed.
+    /// Payload by its first fragment. It was written, or is delayed.
     pub(crate) payload: Vec<(u64, Vec<Bytes>)>,
-    /// What the policy does with it.
+    /// How the policy handles the payload.
     pub(crate) carried: Carried,
-    /// How it is to be carried out.
+    /// How the Update is to be carried out.
     pub(crate) manner: Manner,
     working: Vec<Working>,
     pub(crate) space: Space,
 }
 
-/// An Update for which there is room in the log: nothing can stop it any more.
+/// An Update with its room in the log reserved: nothing can stop it any more.
 pub struct Ready {
     pub(crate) update: Update,
-    /// Bytes of log that were set aside.
+    /// Bytes of log that were reserved.
     pub(crate) room: u64,
 }
 
@@ -96,7 +96,7 @@ impl Plan for Update {
 }
 
 impl Update {
-    /// An empty Update that may take this space.
+    /// An empty Update that may allocate from this space.
     pub fn new(space: Space) -> Self {
         Self {
             items: Vec::new(),
@@ -116,17 +116,17 @@ impl Update {
         }
     }
 
-    /// Whether nothing changes but attributes.
+    /// Whether the Update changes only attributes.
     pub(crate) fn only_sets_attributes(&self) -> bool {
         self.items.iter().all(|item| item.intent == Intent::AttributesSet)
     }
 
-    /// Inodes that it changes.
+    /// Number of inodes that the Update changes.
     pub(crate) fn inode_count(&self) -> usize {
         self.working.len()
     }
 
-    /// Takes fragments or an inode; gives back where they are.
+    /// Takes fragments or an inode, and returns their address or number.
     pub(crate) fn take(&mut self, taken: Taken) -> u64 {
         self.promises.push(taken.promise);
         self.items.push(taken.item);
@@ -139,7 +139,7 @@ impl Update {
         self.freed.push(given.freed);
     }
 
-    /// Has blocks that are kept for the new end of a file, if there are such.
+    /// Lets the Update use the blocks kept for the new end of a file, if `room` is given.
     pub(crate) fn keep_end_room(&mut self, room: Option<EndRoom>) {
         if room.is_some() {
             (self.end_room, self.space) = (room, Space::Reserved);
@@ -151,7 +151,7 @@ impl Update {
         self.push_named(intent, Subject::Unnamed, buffer, edit);
     }
 
-    /// The same, of a subject that others may ask for.
+    /// Adds a change with a subject that other changes may depend on.
     pub(crate) fn push_named(
         &mut self,
         intent: Intent,
@@ -162,7 +162,7 @@ impl Update {
         self.items.push(Item { intent, subject, change: Some((buffer.clone(), edit)) });
     }
 
-    /// Notes payload that was written, and is durable with the next flush; or that is delayed.
+    /// Notes payload that was written and is durable with the next flush, or that is delayed.
     pub fn push_payload(&mut self, address: u64, pieces: Vec<Bytes>) {
         self.payload.push((address, pieces));
         if !self.items.iter().any(|item| item.intent == Intent::PayloadWritten) {
@@ -170,18 +170,18 @@ impl Update {
         }
     }
 
-    /// Adds a buffer that did not exist, filled already, whose block nothing points at yet.
+    /// Adds a buffer that is new and already filled, and whose block has no pointer to it yet.
     pub fn push_fresh(&mut self, intent: Intent, buffer: Rc<Buffer>) {
         self.push(intent, &buffer, Edit::Whole);
         self.fresh.push(buffer);
     }
 
-    /// The buffer of a block that begins with this Update.
+    /// The buffer of a block that this Update creates.
     pub(crate) fn fresh(&self, address: u64) -> Option<&Rc<Buffer>> {
         self.fresh.iter().find(|buffer| buffer.address() == address)
     }
 
-    /// Looks at the inode as this Update will leave it.
+    /// Passes the inode, as this Update will leave it, to `look`.
     pub(crate) fn look<T>(&self, node: &Node, look: impl FnOnce(&Dinode) -> T) -> T {
         match self.place_of(node) {
             Ok(at) => look(&self.working[at].dinode),
@@ -231,7 +231,7 @@ impl Update {
         &mut self.working[at]
     }
 
-    /// Seals the working inodes into their last items, or into items of their own; gives back each
+    /// Seals the working inodes into their last items, or into items of their own. Returns each
     /// inode with its final state.
     pub(crate) fn finish(&mut self, seal: impl Fn(&mut Dinode)) -> Vec<(Rc<Node>, Dinode)> {
         for item in &mut self.items {
@@ -261,7 +261,7 @@ impl Update {
     }
 }
 
-/// Seals the inode that an item carries, if it carries one.
+/// Seals the inode that an item carries, if any.
 fn seal_in(item: &mut Item, seal: &impl Fn(&mut Dinode)) {
     let Some((buffer, Edit::Bytes { new, .. })) = &mut item.change else { return };
     if buffer.role() == crate::buffer::Role::Inodes {

@@ -1,4 +1,4 @@
-//! FFS in the words of [`vnode::Engine`]: each verb, and where it is done.
+//! The implementation of [`vnode::Engine`] for FFS; most verbs delegate to another module.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -51,8 +51,8 @@ impl Engine for Ffs {
     fn space(&self, who: &Credentials, (orphans, used): (u64, u64)) -> FsStat {
         let geometry = self.geometry();
         let bytes = |fragments: i64| fragments.max(0) as u64 * geometry.fragment_size;
-        // What an answered removal gave back counts as free, though it may take a moment until it
-        // can be used: a client that asks just after it expects that.
+        // Space that an answered removal freed counts as free, though it may take a moment to
+        // become usable: a client that asks right after the removal expects that.
         let (fragments, inodes) = self.allocator.leaving();
         let (hinted, hinted_inodes) = self.allocator.hinted();
         let (fragments, inodes) = (fragments + hinted, inodes + hinted_inodes);
@@ -129,7 +129,7 @@ impl Engine for Ffs {
     }
 
     async fn shortened(&self, node: &Rc<Node>, size: u64, sequence: Sequence) {
-        // The file is as it is to be, whatever comes of this.
+        // The file has its new size already, whether or not the tail is cleared.
         let _ = self.clear_tail(node, size, sequence).await;
     }
 
@@ -240,7 +240,7 @@ impl Engine for Ffs {
 
     fn stage(&self, applied: Applied, answered: Option<(CallReply, Depends)>) -> Option<GivenUp> {
         let Applied { sequence, mut staged, freed, end_room } = applied;
-        staged.answered = answered.map(|(answered, _)| answered); // what it shows comes before
+        staged.answered = answered.map(|(answered, _)| answered); // its dependencies come before
         if self.policy.stage(sequence, staged) {
             freed.into_iter().for_each(|freed| self.allocator.free(freed));
             return None;

@@ -6,34 +6,35 @@ use crc_fast::{CrcAlgorithm, checksum};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What a recno counts, in bytes: the padding of entries.
+/// Unit of recnos, in bytes: entries are padded to it.
 pub const UNIT: u64 = 512;
-/// No entry crosses the end of so many bytes.
+/// Size of a segment in bytes: no entry crosses its end.
 pub const SEGMENT: u64 = 64 << 10;
 /// Units of a segment.
 pub const SEGMENT_UNITS: u64 = SEGMENT / UNIT;
-/// No batch takes more bytes of the circle, what fills its segments and pads its end included. So
-/// what a torn batch can leave is near the end of the chain, and a reader knows how far to look.
+/// Maximum bytes of the circle that a batch takes, including the filling of its segments and the
+/// padding of its end. So the remains of a torn batch are near the end of the chain, and a reader
+/// knows how far to look.
 pub const LARGEST_BATCH: u64 = 4 * SEGMENT;
-/// Where the entries begin, in bytes.
+/// Byte offset of the entries.
 pub const AREA: u64 = 64 << 10;
-/// Where the slots lie, in bytes.
+/// Byte offsets of the slots.
 pub const SLOTS: [u64; 2] = [0, 32 << 10];
-/// The smallest device that can hold a log, in bytes.
+/// Minimum size of a device that can hold a log, in bytes.
 pub const SMALLEST: u64 = AREA + 16 * SEGMENT;
-/// No recno is as large: places in bytes, and sums of a few of them, are still numbers.
+/// Exclusive upper bound of recnos: byte offsets, and sums of a few of them, do not overflow.
 const RECNO_END: u64 = 1 << 52;
-/// The newest version. The first, which is read alone, knew no epoch at rest; the second is that of
-/// a log of one volume, which has no line but that of its owner.
+/// The newest version. Version 1, which is only read, had no epoch at rest; version 2 is that of a
+/// log of one volume, which has no line except that of its owner.
 pub const VERSION: u32 = 3;
-/// The most volumes that may share a log.
+/// Maximum number of volumes that share a log.
 pub const LINES: usize = 16;
 
-/// What a slot begins with, and so a log, whatever its version.
+/// Magic number of a slot, and so of a log, in every version.
 pub const SLOT_MAGIC: [u8; 16] = *b"duramen log\0\0\0\0\0";
 const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"Entr");
 
-/// Where an epoch writes.
+/// The circle of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Circle {
     /// Bytes of the circle.
@@ -42,15 +43,15 @@ pub struct Circle {
     pub start: u64,
 }
 
-/// What has become of an epoch.
+/// State of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// What stands in the circle may be needed.
+    /// Entries in the circle may be needed.
     Open = 0,
-    /// The volume was stopped cleanly: no change in the circle is needed. What else is there, from
-    /// the curhead on, still holds.
+    /// The volume was stopped cleanly: no change in the circle is needed. Other records, from the
+    /// curhead on, are still valid.
     AtRest = 1,
-    /// Nothing in the circle holds any more.
+    /// Nothing in the circle is valid any more.
     GivenUp = 2,
 }
 
@@ -60,24 +61,24 @@ pub enum State {
 )]
 #[repr(C)]
 pub struct Line {
-    /// The number by which the volume is known wherever it is.
+    /// The number that identifies the volume on any disk.
     pub volume: U64,
     /// The epoch that it bears, or bore when this one was begun and may bear still; 0 for none.
     pub was: U64,
-    /// 0 where there is no line, else one more than a [`State`]: open, at rest, or given up, which
-    /// is saved elsewhere.
+    /// 0 for no line, else one more than a [`State`]: open, at rest, or given up, which means saved
+    /// elsewhere.
     state: U32,
     reserved: U32,
 }
 
 impl Line {
-    /// A volume with changes that may be needed, or with none.
+    /// A line for a volume with changes that may be needed, or with none.
     pub fn new(volume: u64, was: u64, state: State) -> Self {
         let state = state as u32 + 1;
         Self { volume: volume.into(), was: was.into(), state: state.into(), reserved: 0.into() }
     }
 
-    /// The volume that has the log alone: nothing but its number is said of it.
+    /// The volume that has the log alone: a line with nothing but its number.
     pub fn owner(volume: u64) -> Self {
         Self { volume: volume.into(), ..Self::new_zeroed() }
     }
@@ -92,7 +93,7 @@ impl Line {
         self.state.get() == State::AtRest as u32 + 1
     }
 
-    /// What the log had of the volume has been saved elsewhere, and is there no more.
+    /// The entries of the volume have been saved elsewhere, and are not needed here any more.
     pub fn part(&mut self) {
         self.become_of_sharer(State::GivenUp);
     }
@@ -102,7 +103,7 @@ impl Line {
         self.become_of_sharer(State::AtRest);
     }
 
-    /// Of the owner of a log the slot itself says it.
+    /// For the owner of a log the slot itself has the state.
     fn become_of_sharer(&mut self, state: State) {
         if self.state.get() != 0 {
             self.state.set(state as u32 + 1);
@@ -110,7 +111,7 @@ impl Line {
     }
 }
 
-/// One of the two places that say which epoch the log is in.
+/// One of the two slots, which name the current epoch of the log.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -119,11 +120,11 @@ pub struct Slot {
     magic: [u8; 16],
     /// The version of the format.
     pub version: U32,
-    /// In version 1 over all bytes behind it; since then over those before it, too.
+    /// In version 1 over all bytes after it; in later versions over those before it, too.
     checksum: U32,
     /// A random number that the volume bears, too.
     pub epoch: U64,
-    /// Of two slots of an epoch the one with the higher number holds.
+    /// If an epoch has two slots, the one with the higher number counts.
     pub number: U64,
     /// Bytes of the circle.
     pub capacity: U64,
@@ -138,16 +139,16 @@ pub struct Slot {
     lines: [Line; LINES],
 }
 
-/// Bytes of a slot without its lines: all that its checksum covers.
+/// Bytes of a slot without its lines: the part that its checksum covers.
 const BASE: usize = offset_of!(Slot, lines);
 const _: () = assert!(BASE == 72 && size_of::<Slot>() <= UNIT as usize);
 
 impl Slot {
-    /// A slot, sealed: of the log that these volumes share, or of the one that has it alone
+    /// A sealed slot of the log that these volumes share, or of the one that has it alone
     /// ([`Line::owner`]), if that is known.
     ///
     /// # Panics
-    /// When there are too many.
+    /// If there are too many.
     pub fn new(
         epoch: u64,
         number: u64,
@@ -171,19 +172,19 @@ impl Slot {
         slot
     }
 
-    /// The volumes that share the log, by their numbers in it; none if one volume has it alone.
+    /// The volumes that share the log, by their numbers in it; empty if one volume has it alone.
     pub fn lines(&self) -> &[Line] {
         let count = self.lines.iter().rposition(|line| line.state.get() != 0);
         &self.lines[..count.map_or(0, |last| last + 1)]
     }
 
-    /// The volume that has the log alone, if it is known: earlier writers did not say.
+    /// The volume that has the log alone, if it is known: earlier writers did not record it.
     pub fn owner(&self) -> Option<u64> {
         let volume = self.lines[0].volume.get();
         (volume != 0 && !self.is_shared()).then_some(volume)
     }
 
-    /// Every line that another slot of the epoch has to have, that of the owner included.
+    /// The lines that another slot of the epoch must have, including that of the owner.
     pub(crate) fn kept_lines(&self) -> Vec<Line> {
         match self.owner() {
             Some(volume) => vec![Line::owner(volume)],
@@ -196,8 +197,8 @@ impl Slot {
         !self.lines().is_empty()
     }
 
-    /// The number in the log of the volume that is known as `volume` and bears `epoch`; of the only
-    /// one if the log is not shared; none if it does not belong to this slot.
+    /// The number in the log of the volume with the id `volume` that bears `epoch`; that of the
+    /// only volume if the log is not shared; `None` if it does not belong to this slot.
     pub fn number_of(&self, volume: u64, epoch: u64) -> Option<u16> {
         if !self.is_shared() {
             return (self.epoch.get() == epoch).then_some(0);
@@ -210,9 +211,9 @@ impl Slot {
         bears.then_some(number as u16)
     }
 
-    /// The number in the log of the volume that is known as `volume` and bears no epoch, since it
-    /// was stopped cleanly; none if it never was in it. Of a log whose owner is not known it may be
-    /// any volume's.
+    /// The number in the log of the volume with the id `volume` that bears no epoch, since it was
+    /// stopped cleanly; `None` if it never was in the log. A log with an unknown owner may be any
+    /// volume's.
     pub fn number_at_rest(&self, volume: u64) -> Option<u16> {
         match self.owner() {
             Some(owner) => (owner == volume).then_some(0),
@@ -220,7 +221,7 @@ impl Slot {
         }
     }
 
-    /// What has become of the epoch.
+    /// State of the epoch.
     pub fn state(&self) -> State {
         match self.state.get() {
             0 => State::Open,
@@ -238,7 +239,7 @@ impl Slot {
         crc(&covered.as_bytes()[..BASE])
     }
 
-    /// The slot in these bytes, if there is a whole one.
+    /// The slot in these bytes, if it is intact.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut slot = Self::read_from_prefix(bytes).ok()?.0;
         let known = slot.magic == SLOT_MAGIC && (1..=VERSION).contains(&slot.version.get());
@@ -257,9 +258,10 @@ impl Slot {
         (whole && possible).then_some(slot)
     }
 
-    /// The version of these bytes if they are a whole slot of a later one. What such a slot says is
-    /// not known here, but for the place of its version and of its checksum, which covers both it
-    /// and the rest: so damage to the version of another slot is not taken for one.
+    /// The version of these bytes if they are an intact slot of a later version. Nothing of such a
+    /// slot is known here except the positions of its version and of its checksum, which covers
+    /// both the version and the rest: so damage to the version of another slot is not mistaken for
+    /// one.
     pub fn later_version(bytes: &[u8]) -> Option<u32> {
         let slot = Self::read_from_prefix(bytes).ok()?.0;
         let later = slot.magic == SLOT_MAGIC && slot.version.get() > VERSION;
@@ -267,28 +269,28 @@ impl Slot {
     }
 }
 
-/// What stands before the table of contents of an entry.
+/// Header of an entry, in front of its table of contents.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct Header {
     magic: U32,
-    /// Over all bytes behind it, up to `length`.
+    /// Over all bytes after it, up to `length`.
     checksum: U32,
-    /// The checksum of the entry before; of the first of an epoch, its lower half.
+    /// Checksum of the previous entry; for the first of an epoch, the lower half of the epoch.
     pub previous: U32,
-    /// How many records the entry has.
+    /// Number of records of the entry.
     pub records: U16,
-    /// The number of the volume that it is of.
+    /// Number of the entry's volume.
     pub volume: U16,
-    /// That of the slot.
+    /// Epoch of the slot.
     pub epoch: U64,
-    /// Its place.
+    /// Position of the entry.
     pub recno: U64,
     /// The head when it was written.
     pub curhead: U64,
-    /// Bytes that mean something, these included.
+    /// Used bytes of the entry, header included.
     pub length: U32,
     /// Bytes up to the next entry.
     pub size: U32,
@@ -302,21 +304,21 @@ pub struct Header {
 pub const HEADER_SIZE: usize = size_of::<Header>();
 const _: () = assert!(HEADER_SIZE == 64);
 
-/// The most bytes that an entry may have behind its header.
+/// Maximum bytes of an entry behind its header.
 pub const LARGEST_BODY: usize = SEGMENT as usize - HEADER_SIZE;
 
-/// Everything that the header of an entry says.
+/// All fields of an entry's header.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields {
-    /// The checksum of the entry before.
+    /// Checksum of the previous entry.
     pub previous: u32,
-    /// How many records.
+    /// Number of records.
     pub records: u16,
     /// The volume.
     pub volume: u16,
-    /// That of the slot.
+    /// Epoch of the slot.
     pub epoch: u64,
-    /// Its place.
+    /// Position of the entry.
     pub recno: u64,
     /// The head.
     pub curhead: u64,
@@ -324,14 +326,14 @@ pub struct Fields {
     pub size: u32,
     /// The Update.
     pub sequence: u64,
-    /// Where its batch begins.
+    /// Recno at which its batch begins.
     pub batch: u64,
 }
 
-/// Puts an entry at the start of `image`; gives back its checksum.
+/// Writes an entry to the start of `image`; returns its checksum.
 ///
 /// # Panics
-/// When the body does not fit.
+/// If the body does not fit.
 pub fn write_entry(image: &mut [u8], fields: Fields, body: &[u8]) -> u32 {
     let length = HEADER_SIZE + body.len();
     let mut header = Header::new_zeroed();
@@ -353,11 +355,11 @@ pub fn write_entry(image: &mut [u8], fields: Fields, body: &[u8]) -> u32 {
     checksum
 }
 
-/// Where the bytes begin that the checksum of an entry covers.
+/// Offset of the bytes that the checksum of an entry covers.
 const SUMMED: usize = offset_of!(Header, checksum) + 4;
 
 impl Header {
-    /// The header in these bytes, if they mean to be one that can be followed.
+    /// The header in these bytes, if it is plausible and can be followed.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let header = Self::read_from_prefix(bytes).ok()?.0;
         let (length, size) = (u64::from(header.length.get()), u64::from(header.size.get()));
@@ -371,12 +373,12 @@ impl Header {
         possible.then_some(header)
     }
 
-    /// The checksum that it bears.
+    /// The stored checksum.
     pub fn checksum(&self) -> u32 {
         self.checksum.get()
     }
 
-    /// Whether an entry, of which this is the header, is whole.
+    /// Whether the entry with this header is intact.
     pub fn fits(&self, entry: &[u8]) -> bool {
         let length = self.length.get() as usize;
         entry.len() >= length && crc(&entry[SUMMED..length]) == self.checksum.get()

@@ -1,21 +1,21 @@
-//! Bugs that tests plant, to show that they would be found: see the crate `planted`.
+//! Bugs that tests plant to show that they would be found: see the crate `planted`.
 
 planted::bugs! {
     /// An entry is believed without its checksum (invariant 3).
     UncheckedEntries,
-    /// What lies behind the end of the chain is not looked at.
+    /// Bytes behind the end of the chain are not checked.
     SilentDamage,
-    /// An entry says that everything before it was durable, and not before its batch.
+    /// An entry says that everything before itself was durable, rather than before its batch.
     LoneEntries,
-    /// An entry follows another one whatever it says was before it (invariant 3).
+    /// An entry follows another one regardless of its `previous` checksum (invariant 3).
     BrokenChain,
     /// Entries of an earlier epoch are entries (invariant 4).
     AnyEpoch,
-    /// A new epoch has the number of the one before (invariant 4).
+    /// A new epoch has the number of the previous one (invariant 4).
     SameEpoch,
-    /// A new epoch begins over what the one before has left, which is still needed (invariant 6).
+    /// A new epoch begins over entries of the previous one that are still needed (invariant 6).
     BeginningAtZero,
-    /// What the one before has left counts as free when a new epoch has begun (invariant 6).
+    /// Entries of the previous epoch count as free when a new epoch has begun (invariant 6).
     UnkeptHead,
     /// A head counts as durably named when its slot is being written (invariant 6).
     EarlyOverwrite,
@@ -23,26 +23,26 @@ planted::bugs! {
     SharedSectors,
     /// An entry may cross the end of a segment (invariant 2).
     CrossedSegments,
-    /// The tail is where the search ended, and not where the chain does.
+    /// The tail is at the end of the search, and not at the end of the chain.
     TrustedHint,
-    /// A batch is answered when it was handed to the device.
+    /// A batch is answered when it is handed to the device.
     EarlyAnswers,
-    /// A batch is a plain write, which nothing makes durable.
+    /// A batch is a plain write, and nothing makes it durable.
     PlainWrites,
-    /// There is but one slot, though the volume bears the epoch that it names (invariant 5).
+    /// There is only one slot, though the volume bears the epoch that it names (invariant 5).
     OneSlot,
-    /// Of two slots of an epoch the older one holds.
+    /// If an epoch has two slots, the older one counts.
     OlderSlot,
-    /// Where the epoch began has been overwritten, and so nothing of it is there.
+    /// An epoch whose beginning was overwritten counts as empty.
     NearAnchor,
-    /// A slot that names a head where there is no entry is that of an empty log.
+    /// A slot that names a head without an entry counts as that of an empty log.
     AssumedEmptiness,
-    /// A slot names the tail as the head, where there is no entry (invariant 7).
+    /// A slot names the tail, which has no entry, as the head (invariant 7).
     BareHead,
-    /// A slot names a head that only a batch under way has made one (invariant 7).
+    /// A slot names a head that becomes one only with a batch in flight (invariant 7).
     HastyHead,
-    /// A batch becomes as large as it may (invariant 8).
+    /// A batch has no size limit (invariant 8).
     LongBatches,
-    /// What is at rest is overwritten when the log has grown (invariant 6).
+    /// Entries at rest are overwritten when the log has grown (invariant 6).
     GrownOver,
 }

@@ -1,8 +1,9 @@
-//! A log's device while volumes come back from it: what one walk has read, the next one has.
+//! A read cache over a log's device during recovery: later passes reuse the reads of the first.
 //!
-//! A replay walks the live log twice, and each of the volumes that share a log does. What was read
-//! is kept as it was read, up to a budget; a task that asks while it is being read waits for the
-//! same read. Beyond the budget the device is asked again. A write through it makes it forget.
+//! A replay makes two passes over the live log, and so does each of the volumes that share a log.
+//! Data is kept as it was read, up to a budget; a task that asks for data while it is being read
+//! waits for the same read. Beyond the budget the device is read again. A write through it clears
+//! the cache.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, Shared};
 
-/// The most bytes that are kept.
+/// Maximum bytes that are kept.
 const BUDGET: u64 = 64 << 20;
 
 type Reading = Shared<LocalBoxFuture<'static, Result<Bytes, IoError>>>;
@@ -27,7 +28,7 @@ pub struct ReadOnce {
 }
 
 impl ReadOnce {
-    /// This device, of which nothing has been read.
+    /// A cache over this device, with nothing read yet.
     pub fn new(device: Rc<dyn BlockDevice>) -> Self {
         Self { device, readings: RefCell::default(), left: Cell::new(BUDGET) }
     }

@@ -1,30 +1,30 @@
-//! Reading the log after a crash: where it ends, where it begins, and what is in between.
+//! Reading the log after a crash: finding its end and its beginning, and the entries in between.
 //!
 //! # Finding the tail
-//! The first entry of every segment is at a place that is known. Over the segments, from that on in
-//! which the epoch began, their recnos rise by a segment each as far as the newest round has come;
-//! so the last segment of that round is found by halving, as in section 6 of the paper: for 512
-//! segments one read for the first recno, 8 that leave two segments, and the later of these is read
-//! whole, and the other one if that is not of the round. What is found so is a *hint*: its curhead
-//! says where to begin, or that of an entry which follows it. From there the chain decides, entry
-//! by entry, each checked against its checksum and the one before.
+//! The first entry of every segment is at a known position. Over the segments, starting with the
+//! one in which the epoch began, their recnos rise by a segment each as far as the newest round has
+//! come; so the last segment of that round is found by bisection, as in section 6 of the paper: for
+//! 512 segments one read for the first recno, 8 that leave two segments, and the later of these is
+//! read whole, and the other one if the later is not of the round. The result is a *hint*: its
+//! curhead, or that of an entry which follows it, is where reading begins. From there the chain
+//! decides, entry by entry, each checked against its checksum and the previous one.
 //!
-//! Where the first segments have nothing of the epoch, because a later one that the volume never
-//! came to bear has been written over them, there is nothing to halve: then the first sectors of
-//! all segments are read, and the highest recno is the hint.
+//! If the first segments have nothing of the epoch, because a later one that the volume never came
+//! to bear was written over them, bisection is impossible: then the first sectors of all segments
+//! are read, and the highest recno is the hint.
 //!
 //! # What is empty
 //! A log is empty if its slot has just begun the epoch, and no entry says that another one was
-//! durable. Whatever else a slot names as the head is an entry that was durable when the slot was
-//! written (invariant 7 of the crate): where there is none, the log was damaged.
+//! durable. Any other head that a slot names is an entry that was durable when the slot was written
+//! (invariant 7 of the crate): if there is no entry, the log was damaged.
 //!
 //! # What tears
-//! The batch that was under way when the power went may be there in parts: a later entry of it
-//! without an earlier one. The chain ends before the first that is not whole; nothing behind it was
-//! acknowledged. An entry also names the first of its batch, before which everything was durable
-//! when it was written. So if there is a whole entry behind the end of the chain whose batch begins
-//! behind it too, the log was damaged in the middle, and says so: what it lost had been
-//! acknowledged.
+//! A batch in flight at a power failure may be there in parts: a later entry without an earlier
+//! one. The chain ends before the first entry that is not intact; nothing behind it was
+//! acknowledged. An entry also names the first entry of its batch, before which everything was
+//! durable when it was written. So if there is an intact entry behind the end of the chain whose
+//! batch begins behind it too, the log was damaged in the middle, and this is reported: the lost
+//! entries had been acknowledged.
 
 use block::BlockDevice;
 use bytes::Bytes;
@@ -37,24 +37,24 @@ use crate::format::{
 use crate::planted::{Bug, is_planted};
 use crate::slots::{capacity_of, epochs, read, sector, slots};
 
-/// So many segments behind that in which the chain ends are looked through for entries that should
-/// follow, and so many before the hint for one that is whole: a batch reaches no further.
+/// Number of segments behind the end of the chain that are searched for entries that should follow,
+/// and before the hint for an intact one: a batch reaches no further.
 const NEIGHBOURS: u64 = LARGEST_BATCH / SEGMENT;
-/// Segments of which the first sectors are read at a time, where all are.
+/// Number of segments whose first sectors are read at a time, if all are read.
 const READS_AT_ONCE: usize = 64;
-/// The units at which entries are looked for there: batches begin at such.
+/// Alignment in units at which entries are looked for there: that of batches.
 const BATCH_UNITS: u64 = 8;
 
-/// What a log holds that is not obsolete.
+/// The live part of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Live {
     /// The slot of its epoch.
     pub slot: Slot,
-    /// The recno of the first entry that is needed.
+    /// Recno of the first needed entry.
     pub head: u64,
-    /// The recno behind the last entry.
+    /// Recno behind the last entry.
     pub tail: u64,
-    /// Reads that finding the last segment took, before that itself was read.
+    /// Reads needed to find the last segment, before that itself was read.
     pub search_reads: u64,
 }
 
@@ -65,24 +65,24 @@ impl Live {
     }
 }
 
-/// An entry that was read.
+/// An entry read from the log.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its header.
+    /// Header of the entry.
     pub header: Header,
     /// Table of contents and data.
     pub body: Bytes,
 }
 
 impl Entry {
-    /// Its place.
+    /// Position of the entry.
     pub fn recno(&self) -> u64 {
         self.header.recno.get()
     }
 }
 
-/// The newest slot to which a volume belongs that is known as `volume` and bears `epoch`, and its
-/// number there. What is older than a slot with lines is over.
+/// The newest slot to which the volume with the id `volume` that bears `epoch` belongs, and its
+/// number there. Slots older than one with lines are obsolete.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -105,7 +105,7 @@ pub async fn belongs(
     Ok(None)
 }
 
-/// What the log holds of an epoch; none when there is no such epoch in it.
+/// The live log of an epoch; `None` if the log has no such epoch.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -113,7 +113,7 @@ pub async fn find(device: &dyn BlockDevice, epoch: u64) -> Result<Option<Live>, 
     find_with(device, epoch, |_| ()).await
 }
 
-/// The same; `visit` sees every entry that is live, in order, and perhaps some before those.
+/// As [`find`]; calls `visit` with every live entry, in order, and perhaps some before those.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -169,8 +169,9 @@ pub async fn find_with(
     Ok(Some(Live { slot, head: head.min(tail), tail, search_reads }))
 }
 
-/// What the log keeps of the last epoch that was closed, beside changes, which are all home; none
-/// if no epoch was closed, or the last was given up. `visit` sees every entry of it, in order.
+/// The live part of the last closed epoch: its records other than changes, which are all in place.
+/// `None` if no epoch was closed, or the last was given up. Calls `visit` with every entry of it,
+/// in order.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -206,12 +207,12 @@ impl Search<'_> {
         self.slot.capacity.get() / SEGMENT
     }
 
-    /// The segment so many behind that in which the epoch began.
+    /// Index of segment `number`, counted from the one in which the epoch began.
     fn segment(&self, number: u64) -> u64 {
         (self.slot.start.get() / SEGMENT_UNITS + number) % self.segments()
     }
 
-    /// The whole entry at the start of the last segment of the newest round that has one.
+    /// The intact entry at the start of the last segment of the newest round that has one.
     async fn hint(&mut self) -> Result<Option<Header>, JournalError> {
         match self.near_hint().await? {
             None if !is_planted(Bug::NearAnchor) => self.any_hint().await,
@@ -219,7 +220,7 @@ impl Search<'_> {
         }
     }
 
-    /// The same, for whatever stands in the circle.
+    /// The hint found by reading the start of every segment.
     async fn any_hint(&mut self) -> Result<Option<Header>, JournalError> {
         let mut found = Vec::new();
         let numbers: Vec<u64> = (0..self.segments()).collect();
@@ -247,8 +248,8 @@ impl Search<'_> {
         join_all(reads).await.into_iter().collect()
     }
 
-    /// The last entry of the chain that goes on from a hint: it names the newest head. What an
-    /// older one names may have been overwritten by a batch that was torn.
+    /// The last entry of the chain that continues from a hint: it names the newest head. The head
+    /// that an older one names may have been overwritten by a torn batch.
     async fn last_behind(&self, hint: Option<Header>) -> Result<Option<Header>, JournalError> {
         let Some(mut last) = hint else { return Ok(None) };
         let mut walker = Walker::new(self.device, self.slot, last.recno.get());
@@ -258,7 +259,7 @@ impl Search<'_> {
         Ok(Some(last))
     }
 
-    /// The hint, if the epoch has entries near where it began.
+    /// The hint, if the epoch has entries near its beginning.
     async fn near_hint(&mut self) -> Result<Option<Header>, JournalError> {
         let Some((base, first)) = self.anchor().await? else { return Ok(None) };
         let expected =
@@ -273,13 +274,13 @@ impl Search<'_> {
                 end = middle
             }
         }
-        // What is left are two segments at most, and one of them is read whole anyway.
+        // At most two segments are left, and one of them is read whole anyway.
         if let Some(header) = self.whole(end - 1).await?
             && expected(end - 1) == Some(header.recno.get())
         {
             return Ok(Some(header));
         }
-        // The last one may have been under way; then it says nothing, and one before it does.
+        // The last one may have been in flight; then it has no hint, and one before it does.
         for back in 0..=NEIGHBOURS.min(self.segments() - 1) {
             if let Some(header) = self.whole(last + self.segments() - back).await? {
                 return Ok(Some(header));
@@ -288,16 +289,16 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// The first entry of a segment, counted as [`Search::segment`] does, if it is whole.
+    /// The first entry of a segment, counted as [`Search::segment`] does, if it is intact.
     async fn whole(&self, number: u64) -> Result<Option<Header>, JournalError> {
         let segment = self.segment(number);
         let bytes = read(self.device, AREA + segment * SEGMENT, SEGMENT).await?;
         Ok(self.of_epoch(segment, &bytes).filter(|header| header.fits(&bytes)))
     }
 
-    /// The segment from which the recnos rise, and the first of them: that in which the epoch
-    /// began, unless its first sector is damaged, or belongs to an epoch that was begun behind
-    /// this one and that the volume never came to bear.
+    /// The segment from which the recnos rise, and its first recno: the segment in which the epoch
+    /// began, unless its first sector is damaged, or belongs to an epoch that was begun behind this
+    /// one and that the volume never came to bear.
     async fn anchor(&mut self) -> Result<Option<(u64, u64)>, JournalError> {
         for number in 0..=NEIGHBOURS.min(self.segments() - 1) {
             if let Some(header) = self.first_of(number).await? {
@@ -307,7 +308,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Whole entries of this epoch that begin batches not far behind the end of the chain.
+    /// Intact entries of this epoch that begin batches not far behind the end of the chain.
     async fn behind(&self, tail: u64) -> Result<Vec<Header>, JournalError> {
         let mut found = Vec::new();
         let first = tail / SEGMENT_UNITS;
@@ -328,8 +329,8 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// The header at the start of a segment, counted from that in which the epoch began, if it is
-    /// one of this epoch.
+    /// The header at the start of a segment, counted from the one in which the epoch began, if it
+    /// is of this epoch.
     async fn first_of(&mut self, number: u64) -> Result<Option<Header>, JournalError> {
         self.reads += 1;
         Ok(self.firsts_of(&[number]).await?.pop().flatten())
@@ -344,20 +345,20 @@ impl Search<'_> {
     }
 }
 
-/// Goes along the chain of entries.
+/// Iterates over the chain of entries.
 pub struct Walker<'a> {
     device: &'a dyn BlockDevice,
     slot: Slot,
     /// The recno of the next entry.
     at: u64,
-    /// The checksum of the last one.
+    /// Checksum of the last entry.
     previous: Option<u32>,
-    /// The segment at hand, and the recno at which it begins.
+    /// The current segment, and the recno at which it begins.
     segment: Option<(u64, Bytes)>,
 }
 
 impl<'a> Walker<'a> {
-    /// Begins with the entry at a recno.
+    /// Starts with the entry at a recno.
     pub fn new(device: &'a dyn BlockDevice, slot: Slot, at: u64) -> Self {
         Self { device, slot, at, previous: None, segment: None }
     }
@@ -365,7 +366,7 @@ impl<'a> Walker<'a> {
     /// The next entry, unless the chain ends here.
     ///
     /// # Errors
-    /// As the device.
+    /// I/O errors of the device.
     pub async fn next(&mut self) -> Result<Option<Entry>, JournalError> {
         let first = self.at - self.at % SEGMENT_UNITS;
         let segment = match &self.segment {

@@ -1,5 +1,5 @@
-//! What a log holds of a volume, saved as a log of its own: for one that shares the log and is not
-//! there when the others begin a new epoch, or has stopped while they go on.
+//! A volume's part of a log, saved as a log of its own: for a volume that shares the log and is
+//! absent when the others begin a new epoch, or has stopped while they go on.
 
 use block::{BlockDevice, Durability};
 
@@ -8,24 +8,24 @@ use crate::format::{AREA, Circle, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, Slot}
 use crate::reader::Live;
 use crate::slots::{read, slot_image};
 
-/// Segments from the head on that hold something.
+/// Live segments, from the head on.
 fn segments(live: &Live) -> std::ops::Range<u64> {
     live.head / SEGMENT_UNITS..live.tail.div_ceil(SEGMENT_UNITS)
 }
 
-/// Segments of the circle of what is saved.
+/// Segments of the circle of the saved log.
 fn circle(live: &Live) -> u64 {
     let segments = segments(live);
     (segments.end - segments.start).max((SMALLEST - AREA) / SEGMENT)
 }
 
-/// Bytes that saving it takes.
+/// Bytes of the saved log.
 pub fn saved_size(live: &Live) -> u64 {
     AREA + circle(live) * SEGMENT
 }
 
-/// Writes what is live to another device, to which nothing was written before, durably: there it is
-/// a log of the same epoch, and of one volume alone: that with this number, unless it had the log
+/// Writes the live log to another device, which was never written, durably: there it is a log of
+/// the same epoch, and of one volume alone: the one with this number, unless a volume had the log
 /// alone before.
 ///
 /// # Errors
@@ -44,7 +44,7 @@ pub async fn save(
         written.await.map_err(JournalError::Save)?;
     }
     to.flush().await.map_err(JournalError::Save)?;
-    // Where nothing is live there is no entry that could be named as the head.
+    // If nothing is live there is no entry that could be named as the head.
     let (start, head) = match live.bytes() {
         0 => (segments(live).end * SEGMENT_UNITS, segments(live).end * SEGMENT_UNITS),
         _ => (segments(live).start * SEGMENT_UNITS, live.head),

@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 use crate::error::JournalError;
 use crate::format::{AREA, SEGMENT, SLOTS, SMALLEST, Slot, UNIT};
 
-/// Bytes of circle that a device of `size` bytes has.
+/// Size of the circle on a device of `size` bytes, in bytes.
 ///
 /// # Errors
 /// [`JournalError::TooSmall`].
@@ -18,7 +18,7 @@ pub(crate) fn capacity_of(size: u64) -> Result<u64, JournalError> {
     Ok((size - AREA) / SEGMENT * SEGMENT)
 }
 
-/// The two slots, as far as they are whole.
+/// The two slots, if they are intact.
 pub(crate) async fn slots(device: &dyn BlockDevice) -> Result<[Option<Slot>; 2], JournalError> {
     let mut found = [None, None];
     for (slot, offset) in found.iter_mut().zip(SLOTS) {
@@ -29,12 +29,12 @@ pub(crate) async fn slots(device: &dyn BlockDevice) -> Result<[Option<Slot>; 2],
         *slot = Slot::read(&bytes);
     }
     if found[0] == found[1] {
-        found[1] = None; // a slot that stands twice is one: the next one goes beside it
+        found[1] = None; // two equal slots are one: the next one goes beside it
     }
     Ok(found)
 }
 
-/// The newest slot, whatever epoch it is of; none if this is no log.
+/// The newest slot, of any epoch; `None` if this is no log.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -44,7 +44,7 @@ pub async fn peek(device: &dyn BlockDevice) -> Result<Option<Slot>, JournalError
     Ok(found.into_iter().flatten().max_by_key(|slot| slot.number.get()))
 }
 
-/// The newest slot of every epoch of which there is one, newest first.
+/// The newest slot of each epoch, newest first.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -64,7 +64,7 @@ pub(crate) fn slot_image(device: &dyn BlockDevice, slot: &Slot) -> Bytes {
     image.freeze()
 }
 
-/// The least that can be read, in bytes.
+/// Minimum size of a read, in bytes.
 pub(crate) fn sector(device: &dyn BlockDevice) -> u64 {
     u64::from(device.geometry().logical_sector_size).max(UNIT)
 }

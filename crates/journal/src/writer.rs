@@ -17,12 +17,12 @@ use crate::reader::Live;
 use crate::save::{save, saved_size};
 use crate::slots::{capacity_of, sector, slot_image, slots};
 
-/// An entry that has no place yet.
+/// An entry without a position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
-    /// The number of the volume that it is of.
+    /// Number of the entry's volume.
     pub volume: u16,
-    /// How many records its body has.
+    /// Number of records in its body.
     pub records: u16,
     /// Table of contents and data.
     pub body: Vec<u8>,
@@ -36,24 +36,24 @@ impl Draft {
     }
 }
 
-/// Units of an entry with so many bytes behind its header.
+/// Units of an entry with `body` bytes behind its header.
 fn units_of(body: usize) -> u64 {
     ((HEADER_SIZE + body) as u64).div_ceil(UNIT)
 }
 
-/// What a batch would take of the circle, for the writer that collects it (invariant 8).
+/// The space of the circle that a batch would take, for the writer that collects it (invariant 8).
 #[derive(Clone, Copy, Debug)]
 pub struct Filling {
-    /// Where the next entry goes.
+    /// Position of the next entry.
     at: u64,
-    /// Where the batch has to end.
+    /// Position at which the batch must end.
     end: u64,
     batch_units: u64,
 }
 
 impl Filling {
-    /// Whether an entry with so many bytes behind its header goes out with the same batch; if so,
-    /// it counts from now on.
+    /// Whether an entry with `body` bytes behind its header fits into the same batch; if so, it
+    /// counts from now on.
     pub fn takes(&mut self, body: usize) -> bool {
         let units = units_of(body);
         let left = SEGMENT_UNITS - self.at % SEGMENT_UNITS;
@@ -67,41 +67,41 @@ impl Filling {
     }
 }
 
-/// What the log has done since it was begun.
+/// Statistics of the log since it was begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Entries, those that only fill a segment not counted.
+    /// Entries, except those that only fill a segment.
     pub entries: u64,
-    /// Writes of entries: a batch that goes over the end of the circle is one.
+    /// Writes of entries: a batch that wraps around is one.
     pub batches: u64,
     /// Bytes of those writes.
     pub bytes: u64,
     /// Writes of a slot.
     pub slots: u64,
-    /// The most bytes that were between head and tail.
+    /// Maximum bytes between head and tail.
     pub peak_bytes: u64,
 }
 
-/// The end of the log at which entries are added.
+/// The end of the log, where entries are added.
 pub struct Journal {
     device: Rc<dyn BlockDevice>,
     epoch: u64,
-    /// The recno of the first entry.
+    /// Recno of the first entry.
     start: u64,
-    /// Units of the circle.
+    /// Size of the circle in units.
     capacity: u64,
-    /// Units at whose multiples batches end.
+    /// Alignment of batches in units.
     batch_units: u64,
     tail: Cell<u64>,
     durable_head: Rc<Cell<u64>>,
-    /// The first entry of the last batch that is durable; where the epoch begins, before one is.
+    /// The first entry of the last durable batch; before there is one, the beginning of the epoch.
     durable_batch: Rc<Cell<u64>>,
-    /// The newest head that a slot may name until the batch under way is durable (invariant 7). A
+    /// The newest head that a slot may name until the batch in flight is durable (invariant 7). A
     /// batch whose write has failed never is.
     flight: Rc<Cell<Option<u64>>>,
     /// The head of the epoch that the volume bears, as long as that is not this one.
     kept: Cell<Option<u64>>,
-    /// The checksum of the last entry.
+    /// Checksum of the last entry.
     previous: Cell<u32>,
     next_slot: Cell<usize>,
     slot_number: Cell<u64>,
@@ -112,8 +112,8 @@ pub struct Journal {
     counters: RefCell<Counters>,
 }
 
-/// Says of an epoch that no change in the log is needed any more: for a caller that has brought all
-/// of them home without beginning another.
+/// Records that no change of an epoch is needed any more: for a caller that has written all of them
+/// in place without beginning another epoch.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -123,9 +123,8 @@ pub async fn close(device: &dyn BlockDevice, live: &Live) -> Result<(), JournalE
     put_after(device, live.slot, live.head, State::AtRest, &lines).await
 }
 
-/// Says the same of one of the volumes that share the log, or gives up what the log holds of it.
-/// The volume bears this epoch, or 0 for none: the next one that is begun without it knows it by
-/// that.
+/// Records the same for one of the volumes that share the log, or gives up its entries. The volume
+/// bears this epoch, or 0 for none: the next epoch that is begun without it recognises it by that.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -144,7 +143,7 @@ pub async fn close_one(
     put_after(device, slot, slot.curhead.get(), state, &lines).await
 }
 
-/// Gives up whatever the log holds.
+/// Gives up all entries of the log.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -161,7 +160,7 @@ pub async fn forget(device: &dyn BlockDevice) -> Result<(), JournalError> {
     }
 }
 
-/// Writes another slot of the epoch of `slot`, into the place of the other one.
+/// Writes another slot of the epoch of `slot`, in the place of the other one.
 async fn put_after(
     device: &dyn BlockDevice,
     slot: Slot,
@@ -180,15 +179,15 @@ async fn put_after(
     Ok(device.flush().await?)
 }
 
-/// Where an entry goes.
+/// An entry with its position.
 struct Place {
     draft: Draft,
     recno: u64,
     units: u64,
 }
 
-/// Where an epoch goes on a device of `size` bytes that keeps what is live of another one, and the
-/// head of that. What begins leaves at least a segment of room, for what it takes over.
+/// The circle for an epoch on a device of `size` bytes that keeps the live part of another one, and
+/// the head of that. The new epoch has room for at least a segment, for records that it takes over.
 fn circle_behind(size: u64, kept: Option<&Live>) -> Result<(Circle, Option<u64>), JournalError> {
     let largest = capacity_of(size)?;
     let Some(live) = kept else { return Ok((Circle { capacity: largest, start: 0 }, None)) };
@@ -196,9 +195,9 @@ fn circle_behind(size: u64, kept: Option<&Live>) -> Result<(Circle, Option<u64>)
     if AREA + capacity > size {
         return Err(JournalError::Short { size, needed: AREA + capacity });
     }
-    // What is at rest is no reason to leave a circle smaller than it could be. The larger one
-    // begins behind all of the old one, and has only what was added until that is not kept any
-    // more.
+    // Entries at rest are no reason to keep a circle smaller than it could be. The larger one
+    // begins behind all of the old one, and has only the added space until the old entries are not
+    // kept any more.
     let needed = 2 * live.bytes() + 2 * LARGEST_BATCH;
     if live.slot.state() != State::Open && largest - capacity >= needed {
         let start = if is_planted(Bug::GrownOver) { 0 } else { capacity / UNIT };
@@ -213,15 +212,15 @@ fn circle_behind(size: u64, kept: Option<&Live>) -> Result<(Circle, Option<u64>)
             Ok((Circle { capacity, start }, head))
         }
         State::Open => Err(JournalError::Full),
-        // Nothing that must not go.
+        // It may be overwritten.
         _ => Ok((Circle { capacity, start }, Some(live.tail))),
     }
 }
 
 impl Journal {
-    /// Begins an epoch of `volume`, with nothing in the log. What is live of the epoch that the
-    /// volume still bears, `kept`, stays, and so does its slot, until [`Journal::bear`]: the first
-    /// entry goes behind its tail.
+    /// Begins an epoch of `volume`, with an empty log. The live part of the epoch that the volume
+    /// still bears, `kept`, stays, and so does its slot, until [`Journal::bear`]: the first entry
+    /// goes behind its tail.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -236,8 +235,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Begins an epoch of a log that these volumes share. It is not there, for a reader, until
-    /// [`Journal::found`]; till then all that is `kept` stays.
+    /// Begins an epoch of a log that these volumes share. For a reader it does not exist until
+    /// [`Journal::found`]; until then everything in `kept` stays.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -253,11 +252,11 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The epoch is there from now on, with all that was written in it, from `head` on, if anything
-    /// is needed: the commit point of its beginning.
+    /// From now on the epoch exists, with everything written in it from `head` on, if anything is
+    /// needed: the commit point of its beginning.
     ///
     /// # Errors
-    /// As the device.
+    /// I/O errors of the device.
     pub async fn found(&self, head: impl Into<Option<u64>>) -> Result<(), IoError> {
         let head = self.nameable(head);
         self.write_slot(head, State::Open).await?;
@@ -271,11 +270,11 @@ impl Journal {
         self.lines.borrow_mut()[usize::from(number)].was.set(self.epoch);
     }
 
-    /// Saves on another device what the log holds of one of the volumes that share it, from the
-    /// entry at `head` on, before which nothing is needed of it; then nothing is needed here.
+    /// Saves on another device the entries of one of the volumes that share the log, from the entry
+    /// at `head` on, before which the volume needs nothing; then it needs nothing here.
     ///
     /// # Errors
-    /// [`JournalError`]; then it is needed here.
+    /// [`JournalError`]; then the entries are still needed here.
     pub async fn part(
         &self,
         number: u16,
@@ -287,7 +286,7 @@ impl Journal {
         Ok(self.note_head(self.durable_head()).await?)
     }
 
-    /// Bytes that [`Journal::part`] takes.
+    /// Bytes that [`Journal::part`] writes.
     pub fn part_size(&self, head: u64) -> u64 {
         saved_size(&self.live_from(self.nameable(head)))
     }
@@ -302,7 +301,7 @@ impl Journal {
         Slot::new(self.epoch, number, circle, head, state, &self.lines.borrow())
     }
 
-    /// No change of one of the volumes is needed any more; whether that holds for all now.
+    /// No change of a volume is needed any more; returns whether that is true of all now.
     pub fn rest(&self, number: u16) -> bool {
         let mut lines = self.lines.borrow_mut();
         let line = lines.get_mut(usize::from(number));
@@ -359,7 +358,7 @@ impl Journal {
         })
     }
 
-    /// The volume bears this epoch, durably: nothing is needed of the one before.
+    /// The volume bears this epoch, durably: the previous one is not needed any more.
     pub fn bear(&self) {
         if self.kept.take().is_some() {
             self.next_slot.set(1 - self.next_slot.get());
@@ -376,13 +375,13 @@ impl Journal {
         self.capacity * UNIT
     }
 
-    /// Where the next entry goes.
+    /// Position of the next entry.
     pub fn tail(&self) -> u64 {
         self.tail.get()
     }
 
-    /// What lies before may be overwritten: the newest recno that is durably named as the head, or,
-    /// while the volume bears the epoch before, the head of that.
+    /// Entries before it may be overwritten: the newest recno that is durably named as the head,
+    /// or, while the volume bears the previous epoch, the head of that.
     pub fn durable_head(&self) -> u64 {
         self.kept.get().unwrap_or(self.durable_head.get())
     }
@@ -392,22 +391,22 @@ impl Journal {
         (self.capacity - (self.tail.get() - self.durable_head())) * UNIT
     }
 
-    /// The most bytes of the circle that an entry with so many bytes behind its header can take:
-    /// with the end of a segment that it does not fit into, and the padding of its batch.
+    /// Maximum bytes of the circle that an entry with `body` bytes behind its header can take: with
+    /// the rest of a segment that it does not fit into, and the padding of its batch.
     pub fn room_for(&self, body: usize) -> u64 {
         let units = ((HEADER_SIZE + body) as u64).div_ceil(UNIT);
         (units.next_multiple_of(self.batch_units) + units) * UNIT
     }
 
-    /// What the next batch takes of the circle, with no entry in it yet.
+    /// The filling of the next batch, without entries.
     pub fn filling(&self) -> Filling {
         let at = self.tail.get();
         Filling { at, end: at + LARGEST_BATCH / UNIT, batch_units: self.batch_units }
     }
 
-    /// What a slot names as the head now, if the oldest entry that is needed is at `head`, or there
-    /// is none (invariant 7). What comes before that may be replayed once more, together with all
-    /// that came after it.
+    /// The recno that a slot may name as the head now, if the oldest needed entry is at `head`, or
+    /// there is none (invariant 7). Entries before `head` may be replayed once more, together with
+    /// all that came after them.
     pub fn nameable(&self, head: impl Into<Option<u64>>) -> u64 {
         let head = head.into().filter(|&head| head < self.tail.get());
         let head = match head {
@@ -426,20 +425,20 @@ impl Journal {
             || is_planted
     }
 
-    /// What was done so far.
+    /// Statistics so far.
     pub fn counters(&self) -> Counters {
         *self.counters.borrow()
     }
 
-    /// Gives a batch of entries their places, at once and in order, and begins to write them. The
-    /// oldest entry that is needed is at `head`, or, if there is none, the first of these. Gives
-    /// back the recnos, and what completes when all of it is durable.
+    /// Assigns positions to a batch of entries, at once and in order, and begins to write them. The
+    /// oldest needed entry is at `head`, or, if there is none, the first of these. Returns the
+    /// recnos, and a future that completes when all of the batch is durable.
     ///
     /// One batch at a time: each says that everything before it is durable.
     ///
     /// # Panics
-    /// When there is no room: see [`Journal::room_for`]. When a body is too large, or all of them
-    /// together: see [`Journal::filling`]. When the batch before has not been answered.
+    /// If there is no room: see [`Journal::room_for`]. If a body is too large, or all of them
+    /// together: see [`Journal::filling`]. If the previous batch has not been answered.
     pub fn place(
         &self,
         drafts: Vec<Draft>,
@@ -489,7 +488,7 @@ impl Journal {
         (recnos, written.boxed_local())
     }
 
-    /// Invariants 1 and 2: where each entry goes, and how long it is with its padding.
+    /// Invariants 1 and 2: the position of each entry, and its length with padding.
     fn lay_out(&self, drafts: Vec<Draft>) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::with_capacity(drafts.len() + 1);
         let mut at = self.tail.get();
@@ -571,7 +570,7 @@ impl Journal {
     /// Names a later head without an entry: for a caller that needs room and has nothing to log.
     ///
     /// # Errors
-    /// As the device.
+    /// I/O errors of the device.
     pub async fn note_head(&self, head: impl Into<Option<u64>>) -> Result<(), IoError> {
         let head = self.nameable(head);
         if is_planted(Bug::EarlyOverwrite) {
@@ -582,11 +581,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Says that no change in the log is needed any more. What else it has stays there, from the
+    /// Records that no change in the log is needed any more. Other records stay there, from the
     /// entry at `head` on: see [`crate::at_rest`].
     ///
     /// # Errors
-    /// As the device.
+    /// I/O errors of the device.
     pub async fn close(&self, head: impl Into<Option<u64>>) -> Result<(), IoError> {
         self.write_slot(self.nameable(head), State::AtRest).await?;
         self.device.flush().await?;
@@ -608,7 +607,7 @@ impl Journal {
 }
 
 impl Place {
-    /// Whether it is more than the filling of a segment.
+    /// Whether the entry is more than the filling of a segment.
     fn is_real(&self) -> bool {
         self.draft != Draft::default()
     }

@@ -11,9 +11,9 @@ use vnode::Space;
 use crate::item::{Intent, Item};
 
 impl Allocator {
-    /// Promises `count` fragments inside one block, as near as possible. Whether there is that much
-    /// for the Update is [`Allocator::check_space`]'s to say; whole blocks that are set aside are
-    /// left alone here.
+    /// Promises `count` fragments inside one block, as near as possible. The caller has asked
+    /// [`Allocator::check_space`] whether the Update may have that many; wholly free blocks that
+    /// are reserved are left alone here.
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; I/O errors of reading a group.
@@ -32,7 +32,8 @@ impl Allocator {
             }
             Near::Fragment(_) => (0, None),
         };
-        // With room elsewhere a group that only has a partly used block is as good as a full one.
+        // While other groups have room, a group with only a partly used block is as good as a full
+        // one.
         for step in 0..geometry.group_count {
             let group = (home + step) % geometry.group_count;
             let recovered = &self.groups[group as usize];
@@ -43,7 +44,7 @@ impl Allocator {
             }
             let buffer = self.group_buffer(group).await?;
             if !recovered.borrow().counts {
-                continue; // it was torn (invariant 7)
+                continue; // torn (invariant 7)
             }
             let may_break = space == Space::Reserved || self.has_whole_block();
             let goal = goal.filter(|_| step == 0);
@@ -51,7 +52,7 @@ impl Allocator {
             while let Some(first) = find() {
                 let run = Run::Fragments { group, first, count: count as usize };
                 if self.is_metadata(group, first, count as usize) {
-                    self.hold(run); // for good: on a damaged disk the map may offer what is used
+                    self.hold(run); // for good: on a damaged disk the map may offer used space
                     continue;
                 }
                 let map = geometry.maps.fragments.start;
@@ -64,11 +65,11 @@ impl Allocator {
         Err(FsError::NoSpace)
     }
 
-    /// Promises the fragments behind a run, so that `old` fragments at `first` become `new`;
-    /// nothing if they are not free.
+    /// Promises the fragments behind a run, so that `old` fragments at `first` become `new`; `None`
+    /// if they are not free.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] when there is not that much for it; I/O errors of reading a group.
+    /// [`FsError::NoSpace`] if the Update may not have that many; I/O errors of reading a group.
     pub(crate) async fn extend(
         &self,
         space: Space,
@@ -100,13 +101,13 @@ impl Allocator {
         Ok(Some(Taken { place: first + old, promise: self.promise(run), item }))
     }
 
-    /// Whether a directory or an indirect block is known to lie there.
+    /// Whether a cached directory or indirect block lies there.
     fn is_metadata(&self, group: u64, first: usize, count: usize) -> bool {
         let first = self.geometry().group_base(group) + first as u64;
         (first..first + count as u64).any(|address| self.home.cached(address).is_some())
     }
 
-    /// Whether the volume may become fuller by `count` fragments: a user leaves the reserve.
+    /// Checks that the volume may become fuller by `count` fragments: a user leaves the reserve.
     ///
     /// # Errors
     /// [`FsError::NoSpace`].
@@ -115,8 +116,8 @@ impl Allocator {
         if space == Space::User && is_over { Err(FsError::NoSpace) } else { Ok(()) }
     }
 
-    /// A group with more than the average of free blocks, after the group of `fragment`: where a
-    /// long file moves on to.
+    /// A group with more free blocks than average, searched from the group after that of
+    /// `fragment`: the next one for a long file.
     pub(crate) fn roomy_group(&self, fragment: u64) -> u64 {
         let count = self.geometry().group_count;
         let average = self.free_blocks.get() / count as i64;
@@ -129,9 +130,9 @@ impl Allocator {
 }
 
 impl Group {
-    /// A run of `count` fragments that may be allocated, as a group offset. The goal comes first;
-    /// then blocks behind it, or, for less than a block, blocks that are partly used already.
-    /// Without `may_break` a block that is free as a whole stays so.
+    /// An allocatable run of `count` fragments, as a group offset. The goal is tried first; then
+    /// blocks behind it, or, for less than a block, partly used blocks. Without `may_break` a
+    /// wholly free block stays whole.
     fn find(
         &mut self,
         geometry: &Geometry,
@@ -212,7 +213,7 @@ impl Group {
         None
     }
 
-    /// Blocks that the map describes, a cut one at the end included.
+    /// Blocks that the map describes, including a partial one at the end.
     fn block_count(&self, geometry: &Geometry) -> usize {
         let per_group = geometry.fragments_per_group as usize;
         per_group.div_ceil(geometry.fragments_per_block as usize)

@@ -1,4 +1,4 @@
-//! One cylinder group in memory: its buffer, what is held of it, and what may be allocated.
+//! One cylinder group in memory: its buffer, its held bits, and its allocatable space.
 
 use std::rc::Rc;
 
@@ -11,24 +11,25 @@ use crate::buffer::Buffer;
 
 /// See the module's prose; the invariants are those of [`super::Allocator`].
 pub(super) struct Group {
-    /// Whether its counts are true, and those of the volume have them.
+    /// Whether its counts are true and included in those of the volume.
     pub(super) counts: bool,
     buffer: Option<Rc<Buffer>>,
     /// Fragments and inodes that are promised or not yet free.
     held_fragments: Held,
     held_inodes: Held,
-    /// What may be allocated.
+    /// Allocatable space.
     pub(super) free_blocks: i64,
     pub(super) free_fragments: i64,
     pub(super) free_inodes: i64,
     pub(super) directories: i64,
-    /// Where the last search for a whole block ended: a block in the group.
+    /// Block of the group where the last search for a whole block ended.
     pub(super) block_rotor: usize,
-    /// Where the last search for fragments ended: a block in the group.
+    /// Block of the group where the last search for fragments ended.
     pub(super) fragment_rotor: usize,
     /// Where the last search for an inode ended.
     pub(super) inode_rotor: usize,
-    /// Blocks of inodes that are kept initialised ahead of that, and when some were last.
+    /// Blocks of inodes to keep initialised ahead of the rotor, and the time of the last
+    /// initialisation.
     pub(super) inode_blocks_ahead: u64,
     pub(super) initialised_at: Instant,
 }
@@ -68,7 +69,7 @@ impl Group {
         self.directories += change;
     }
 
-    /// The bits of one block that may be allocated, lowest fragment first.
+    /// The allocatable bits of one block, lowest fragment first.
     pub(super) fn block_bits(&self, geometry: &Geometry, block: usize) -> u8 {
         let image_bits =
             self.loaded().read(|image| bits_of(geometry, geometry.maps.fragments_in(image), block));
@@ -122,7 +123,7 @@ impl Group {
         !used && !self.held_inodes.has(index)
     }
 
-    /// Counts what may be allocated of all of it, which is loaded.
+    /// Counts the allocatable space of the whole group, which is loaded.
     pub(super) fn count_all(&mut self, geometry: &Geometry) {
         let blocks = geometry.maps.fragments.len() * 8 / geometry.fragments_per_block as usize;
         let counted = (0..blocks).map(|block| self.count(geometry, block));
@@ -137,14 +138,14 @@ impl Group {
         self.counts = true;
     }
 
-    /// Free whole blocks (0 or 1) and free fragments of a block that is not free as a whole.
+    /// Free whole blocks (0 or 1), and free fragments of a partly used block.
     fn count(&self, geometry: &Geometry, block: usize) -> (i64, i64) {
         let bits = self.block_bits(geometry, block);
         if bits == full_block(geometry) { (1, 0) } else { (0, i64::from(bits.count_ones())) }
     }
 }
 
-/// The bits of a block of which every fragment is free.
+/// The bits of a wholly free block.
 pub(super) fn full_block(geometry: &Geometry) -> u8 {
     (0xff_u16 >> (8 - geometry.fragments_per_block)) as u8
 }

@@ -1,5 +1,5 @@
-//! What is held of a map: few bits of many, and of most maps none. So only words with a bit set are
-//! kept, and a map of which nothing is held takes no memory.
+//! Held bits of a map: few of many, and in most maps none. Only words with a bit set are kept, and
+//! a map without held bits takes no memory.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl Held {
         (self.word(first) >> (first % WORD)) as u8
     }
 
-    /// Holds a bit, or lets it go.
+    /// Holds or releases a bit.
     pub(super) fn put(&mut self, bit: usize, held: bool) {
         assert_ne!(self.has(bit), held, "invariant 1: held once, let go once");
         let (word, mask) = ((bit / WORD) as u32, 1 << (bit % WORD));
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn it_holds_what_it_was_given_and_nothing_when_all_is_let_go() {
         let (mut held, mut model) = (Held::default(), BTreeSet::new());
-        // Multiples of a number without a factor in common visit all bits, twice.
+        // Multiples of a number coprime to the length visit all bits, twice.
         for step in 0..2 * 641 {
             let bit = step * 257 % 641;
             let holds = model.insert(bit);

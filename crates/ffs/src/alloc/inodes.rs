@@ -11,24 +11,24 @@ use super::{Allocator, Run, Taken};
 use crate::edit::Edit;
 use crate::item::{Intent, Item};
 
-/// What a search for an inode ended with.
+/// Result of a search for an inode.
 pub(crate) enum FoundInode {
-    /// This one is promised.
+    /// An inode was promised.
     Promised(Taken),
     /// The next block of inodes of this group has to be initialised first.
     Uninitialised(u64),
 }
 
-/// Blocks of inodes that are initialised at once at most.
+/// Maximum number of inode blocks that are initialised at once.
 const MOST_AHEAD: u64 = 16;
-/// If the last ones were initialised before that, inodes are taken slowly.
+/// An initialisation older than this means that inodes are taken slowly.
 const LONG_AGO: Duration = Duration::from_secs(10);
 
 impl Allocator {
     /// Promises an inode near `parent`.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] when there is none; I/O errors of reading a group.
+    /// [`FsError::NoSpace`] if there is none; I/O errors of reading a group.
     pub(crate) async fn take_inode(
         &self,
         parent: u64,
@@ -48,7 +48,7 @@ impl Allocator {
             }
             let buffer = self.group_buffer(group).await?;
             if !self.groups[group as usize].borrow().counts {
-                continue; // it was torn (invariant 7)
+                continue; // torn (invariant 7)
             }
             let Some(index) = self.find_inode(group) else { continue };
             let initialised = buffer.read(|image| GroupHeader::of(image).initialized_inodes.get());
@@ -65,7 +65,7 @@ impl Allocator {
         Err(FsError::NoSpace)
     }
 
-    /// The next inode of a loaded group that may be allocated.
+    /// The next allocatable inode of a loaded group.
     fn find_inode(&self, group: u64) -> Option<usize> {
         let geometry = self.geometry();
         let mut group = self.groups[group as usize].borrow_mut();
@@ -77,8 +77,8 @@ impl Allocator {
         Some(found)
     }
 
-    /// Whether the next inode of a loaded group lies in the last blocks of it that are initialised,
-    /// or behind.
+    /// Whether the next inode of a loaded group lies in the last initialised blocks, or behind
+    /// them.
     pub(crate) fn needs_inodes(&self, group: u64, initialised: u64) -> bool {
         let geometry = self.geometry();
         let next = self.find_inode(group).map_or(0, |index| index as u64);
@@ -87,9 +87,9 @@ impl Allocator {
         next + ahead > initialised && initialised < geometry.inodes_per_group
     }
 
-    /// How many blocks of inodes of a loaded group are to be initialised together now, and are kept
-    /// ahead of the next inode from then on: more if the last ones `were_late`, since they were
-    /// needed before they were durable, and fewer if that was long ago.
+    /// Number of inode blocks of a loaded group to initialise together now, and to keep ahead of
+    /// the next inode from then on. More if the last ones `were_late`, needed before they were
+    /// durable; fewer if that was long ago.
     pub(crate) fn inode_blocks_at_once(&self, group: u64, were_late: bool, now: Instant) -> u64 {
         let mut group = self.groups[group as usize].borrow_mut();
         let before = group.inode_blocks_ahead;
@@ -102,8 +102,8 @@ impl Allocator {
         group.inode_blocks_ahead
     }
 
-    /// Directories below the root go where there are few, all others near their parent as long as
-    /// its group has its share of inodes and blocks left and not too many directories.
+    /// Directories below the root go where there are few. All others go near their parent as long
+    /// as its group has its share of inodes and blocks left and not too many directories.
     fn group_for_directory(&self, parent: u64) -> u64 {
         let geometry = self.geometry();
         let count = geometry.group_count;

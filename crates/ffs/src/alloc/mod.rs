@@ -1,22 +1,23 @@
-//! Which fragments and inodes are taken next: the groups, and the map of promises.
+//! The allocator of fragments and inodes: the cylinder groups, and the map of promises.
 //!
-//! The maps in the group buffers say what Updates have done so far. Beside them each group keeps,
-//! in memory only, what is *held*: promised to an Update that is still being prepared, or given
-//! back by one that is not durable yet. What is free in the map and not held may be allocated.
+//! The maps in the group buffers reflect all applied Updates. Beside them each group keeps, in
+//! memory only, its *held* bits: promised to an Update that is still being prepared, or freed by
+//! one that is not durable yet. A bit that is free in the map and not held may be allocated.
 //!
 //! Invariants:
 //! 1. A fragment or inode is promised at most once; a promise that is dropped gives it back.
-//! 2. What an Update frees is held until that Update is durable: nothing is reused while a pointer
-//!    to it may still be on the disk. Of a file that left no trace there none ever was.
-//! 3. The counts here are those of what may be allocated; the counts on disk are derived from the
-//!    maps when a group is written.
+//! 2. Space that an Update frees is held until that Update is durable: nothing is reused while a
+//!    pointer to it may still be on the disk. A file that left no trace there never had such a
+//!    pointer.
+//! 3. The counts here cover allocatable space only; the counts on disk are derived from the maps
+//!    when a group is written.
 //! 4. A group with anything held has its buffer in memory.
-//! 5. A fragment or inode is given back by one Update at a time: a second one finds it held, and
-//!    the file that it belongs to corrupt.
-//! 6. An Update that takes a block that is free as a whole leaves those that are set aside for
-//!    UNSTABLE data, and those that are kept for files that become shorter (`ends`).
-//! 7. After a cut that left something, only groups that were read count; one that was torn does not
-//!    before reclaim is through, and nothing is taken of it until then.
+//! 5. A fragment or inode is freed by one Update at a time: a second one finds it held, and the
+//!    file that it belongs to corrupt.
+//! 6. An Update that takes a wholly free block leaves the blocks that are reserved for UNSTABLE
+//!    data, and those kept for files that become shorter (`ends`).
+//! 7. After a crash that left leaks, only groups that were read count. A torn group does not count,
+//!    and nothing is taken from it, until reclaim is through.
 //!
 //! Not asserted: 3, which takes a pass over all maps; 5, which is about damage, and refused; 6,
 //! since a group may have to be read between asking and taking; 7, which is where groups are read.
@@ -51,10 +52,10 @@ use group::Group;
 pub(crate) use ends::EndRoom;
 pub(crate) use inodes::FoundInode;
 
-/// Where an allocation would like to be.
+/// The preferred position of an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Near {
-    /// At this very fragment, or behind it.
+    /// At this very fragment, or after it.
     Fragment(u64),
     /// Anywhere in this group.
     Group(u64),
@@ -75,7 +76,7 @@ pub(crate) struct Promise {
 }
 
 impl Promise {
-    /// The Update was applied: the map says it now.
+    /// The Update was applied, and the map has the bits: nothing needs to be held.
     pub(crate) fn keep(self) {
         self.kept.set(true);
         if let Some(allocator) = self.allocator.upgrade() {
@@ -85,8 +86,8 @@ impl Promise {
 }
 
 impl Promise {
-    /// What was promised turned out to be no good: no Update gets it for as long as the volume is
-    /// open.
+    /// Withholds the space, which turned out to be unusable, from every Update as long as the
+    /// volume is open.
     pub(crate) fn withhold(self) {
         self.kept.set(true);
     }
@@ -97,20 +98,20 @@ impl Drop for Promise {
         if !self.kept.get()
             && let Some(allocator) = self.allocator.upgrade()
         {
-            // No task is told: one that waits for space waits for others to give it back, and would
-            // only try again, fail again, and tell the next.
+            // No waiter is woken: one that waits for space would only try again, fail again, and
+            // wake the next.
             allocator.change_held(self.run, false);
         }
     }
 }
 
-/// What an Update gives back; allocatable when it is durable (invariant 2). Held from when it is
-/// planned: on a damaged disk two files may point at the same fragment, and only one of them can
-/// give it back (invariant 5).
+/// Space that an Update frees, allocatable when the Update is durable (invariant 2). It is held
+/// from planning on: on a damaged disk two files may point at the same fragment, and only one of
+/// them can free it (invariant 5).
 pub(crate) struct Freed {
     run: Run,
     allocator: Weak<Allocator>,
-    /// The Update was applied; what is held from then on is let go by [`Allocator::free`].
+    /// The Update was applied; from then on [`Allocator::free`] ends the hold.
     applied: Cell<bool>,
 }
 
@@ -119,7 +120,7 @@ impl Drop for Freed {
         if !self.applied.get()
             && let Some(allocator) = self.allocator.upgrade()
         {
-            // The map still calls it used, so nothing became allocatable and no waiter is woken: a
+            // The map still has it as used, so nothing became allocatable and no waiter is woken: a
             // writer that waits for space would only try again, fail again, and wake the next.
             allocator.change_held(self.run, false);
             if is_planted(Bug::CircularWaits) {
@@ -133,17 +134,17 @@ impl Drop for Freed {
 pub(crate) struct Taken {
     /// The first fragment, or the inode.
     pub(crate) place: u64,
-    /// What makes it the Update's.
+    /// The promise that holds them.
     pub(crate) promise: Promise,
-    /// What sets its bits.
+    /// The item that sets their bits.
     pub(crate) item: Item,
 }
 
 /// Fragments or an inode that an Update is to give back.
 pub(crate) struct GivenBack {
-    /// What holds them until that is durable.
+    /// Holds them until the Update is durable.
     pub(crate) freed: Freed,
-    /// What clears their bits.
+    /// The item that clears their bits.
     pub(crate) item: Item,
 }
 
@@ -153,27 +154,27 @@ pub(crate) struct Allocator {
     groups: Vec<RefCell<Group>>,
     /// Groups whose counts are hints.
     uncounted: Cell<u64>,
-    /// What a cut may have left.
+    /// Leaks of a crash.
     leftovers: Option<Rc<Leftovers>>,
     free_blocks: Cell<i64>,
     free_fragments: Cell<i64>,
     free_inodes: Cell<i64>,
     directories: Cell<i64>,
-    /// Fragments and inodes that were given back and are still held.
+    /// Fragments and inodes that were freed and are still held.
     leaving_fragments: Cell<i64>,
     leaving_inodes: Cell<i64>,
-    /// Whole blocks that UNSTABLE data will need.
+    /// Whole blocks reserved for UNSTABLE data.
     reserved_blocks: Cell<i64>,
-    /// One at a time takes of the blocks that are kept.
+    /// Lets one task at a time take from the kept blocks.
     ends: Rc<Semaphore>,
-    /// Told whenever something becomes allocatable.
+    /// Notified whenever space becomes allocatable.
     pub released: Signal,
     this: Weak<Allocator>,
 }
 
 impl Allocator {
-    /// The allocator of a volume whose summary rows are true; or, where a cut may have left
-    /// something, of one of which they are hints until a group is read (invariant 7).
+    /// The allocator of a volume with true summary rows; or, with `leftovers`, of one whose rows
+    /// are hints until a group is read (invariant 7).
     pub(crate) fn new(
         home: Rc<Home>,
         rows: &[Summary],
@@ -205,23 +206,23 @@ impl Allocator {
         self.home.geometry()
     }
 
-    /// Fragments that may be allocated, by a caller that may use the reserve, and those of kept
-    /// blocks.
+    /// Allocatable fragments for a caller that may use the reserve, those of the kept blocks
+    /// included.
     pub(crate) fn free_space(&self) -> i64 {
         let per_block = self.geometry().fragments_per_block as i64;
         (self.free_blocks.get() - self.reserved_blocks.get()) * per_block
             + self.free_fragments.get()
     }
 
-    /// Fragments that are kept for the superuser, those that are kept from all callers included.
+    /// Fragments reserved for the superuser, including those that no caller may use.
     pub(crate) fn reserve(&self) -> i64 {
         let kept = (self.geometry().data_size * self.geometry().reserve_percent / 100) as i64;
         kept.max(self.kept()) + i64::from(is_planted(Bug::EarlyRefusals))
             - i64::from(is_planted(Bug::SmallReserve))
     }
 
-    /// Fragments and inodes that are free for a caller that asks how full the volume is, and may be
-    /// allocated in a moment.
+    /// Fragments and inodes that statfs counts as free, but that become allocatable only in a
+    /// moment.
     pub(crate) fn leaving(&self) -> (i64, i64) {
         (self.leaving_fragments.get(), self.leaving_inodes.get())
     }
@@ -235,15 +236,15 @@ impl Allocator {
         }
     }
 
-    /// Inodes that may be allocated.
+    /// Allocatable inodes.
     pub(crate) fn free_inodes(&self) -> i64 {
         self.free_inodes.get()
     }
 
-    /// Sets whole blocks aside for UNSTABLE data.
+    /// Reserves whole blocks for UNSTABLE data.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] when they are not there.
+    /// [`FsError::NoSpace`] if there are too few.
     pub(crate) fn reserve_blocks(&self, blocks: u64, privileged: bool) -> Result<(), FsError> {
         let blocks = blocks as i64;
         let space = blocks * self.geometry().fragments_per_block as i64;
@@ -256,19 +257,19 @@ impl Allocator {
         Ok(())
     }
 
-    /// Whether a block is free as a whole that is neither set aside nor kept.
+    /// Whether there is a wholly free block that is neither reserved nor kept.
     fn has_whole_block(&self) -> bool {
         self.free_blocks.get() > self.reserved_blocks.get() + self.kept_blocks()
             || is_planted(Bug::BrokenPromises)
     }
 
-    /// Gives back what [`Allocator::reserve_blocks`] set aside, used or not.
+    /// Returns the blocks reserved by [`Allocator::reserve_blocks`], used or not.
     pub(crate) fn unreserve_blocks(&self, blocks: u64) {
         self.reserved_blocks.set(self.reserved_blocks.get() - blocks as i64);
         assert!(self.reserved_blocks.get() >= 0, "no more is given back than was set aside");
     }
 
-    /// The buffer of a group, which stays in memory from now on.
+    /// The buffer of a group; it stays in memory from now on.
     pub(crate) async fn group_buffer(&self, group: u64) -> Result<Rc<Buffer>, FsError> {
         if let Some(buffer) = self.groups[group as usize].borrow().buffer() {
             return Ok(buffer);
@@ -290,14 +291,14 @@ impl Allocator {
             if !is_torn || is_planted(Bug::OpenTornGroups) {
                 self.count_group(group);
             } else {
-                self.released.notify(); // nothing of it comes before the scan is through
+                self.released.notify(); // a torn group counts after the scan
             }
         }
         Ok(buffer)
     }
 
-    /// Counts what may be allocated of a group that was read; until then it counts for nothing
-    /// (invariant 7).
+    /// Adds the allocatable space of a group that was read to the totals; until then it counts for
+    /// nothing (invariant 7).
     pub(crate) fn count_group(&self, group: u64) {
         let mut known = self.groups[group as usize].borrow_mut();
         known.count_all(self.geometry());
@@ -310,18 +311,18 @@ impl Allocator {
         self.released.notify();
     }
 
-    /// Whether space may show without being given back, soon: groups have not been read.
+    /// Whether space may soon turn up without being freed: some groups have not been read.
     pub(crate) fn has_unread(&self) -> bool {
         let is_unread = |group: &Group| !group.counts && group.buffer().is_none();
         self.is_counting() && self.groups.iter().any(|group| is_unread(&group.borrow()))
     }
 
-    /// Whether groups have not been counted.
+    /// Whether some groups have not been counted.
     pub(crate) fn is_counting(&self) -> bool {
         self.uncounted.get() > 0
     }
 
-    /// Fragments and inodes that are free, as the hints have it, in groups that do not count.
+    /// Free fragments and inodes in groups that do not count, according to the hints.
     pub(crate) fn hinted(&self) -> (i64, i64) {
         if !self.is_counting() {
             return (0, 0);
@@ -334,7 +335,7 @@ impl Allocator {
         })
     }
 
-    /// Plans that a group says that it has so many directories; gives by how many it was wrong.
+    /// Plans to set the directory count of a group; returns the difference to the old count.
     ///
     /// # Errors
     /// I/O errors of reading the group.
@@ -354,7 +355,7 @@ impl Allocator {
     /// Plans to give fragments back.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when they are no data fragments, free already or about to be.
+    /// [`FsError::Corrupt`] if they are no data fragments, or already free or about to be.
     pub(crate) async fn give_back(&self, first: u64, count: u64) -> Result<GivenBack, FsError> {
         if !self.geometry().is_data_run(first, count) {
             return Err(FsError::Corrupt);
@@ -380,7 +381,7 @@ impl Allocator {
     /// Plans to give an inode back.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when it is free already or about to be.
+    /// [`FsError::Corrupt`] if it is already free or about to be.
     pub(crate) async fn give_back_inode(&self, ino: u64) -> Result<GivenBack, FsError> {
         let group = self.geometry().group_of_inode(ino);
         let index = (ino % self.geometry().inodes_per_group) as usize;
@@ -402,13 +403,13 @@ impl Allocator {
         Freed { run, allocator: self.this.clone(), applied: Cell::new(false) }
     }
 
-    /// An Update that frees this is about to be applied: it stays held until that is durable.
+    /// An Update that frees this is about to be applied: the space stays held until it is durable.
     pub(crate) fn hold_freed(&self, freed: &Freed) {
         self.count_leaving(freed.run, 1);
         freed.applied.set(true);
     }
 
-    /// Whether a buffer may have something left to write there, or an inode is freed.
+    /// Whether there may be a buffer with something left to write there; true for an inode.
     pub(crate) fn holds_metadata(&self, freed: &Freed) -> bool {
         match freed.run {
             Run::Inode { .. } => true,
@@ -418,7 +419,7 @@ impl Allocator {
         }
     }
 
-    /// The fragments that are given back, if it is no inode: first and how many.
+    /// First fragment and number of fragments that are freed; `None` for an inode.
     pub(crate) fn run_of(&self, freed: &Freed) -> Option<(u64, u64)> {
         match freed.run {
             Run::Fragments { group, first, count } => {
@@ -428,7 +429,7 @@ impl Allocator {
         }
     }
 
-    /// The Update is durable, or has left no trace: what it freed may be used again.
+    /// The Update is durable, or has left no trace: the space that it freed becomes allocatable.
     pub(crate) fn free(&self, freed: Freed) {
         assert!(freed.applied.get(), "invariant 2: who gives it back was applied");
         if let Some((address, count)) = self.run_of(&freed) {
@@ -449,7 +450,7 @@ impl Allocator {
         Ok(Item::unnamed(intent, Some((buffer, Edit::Count { offset, change }))))
     }
 
-    /// How many directories there are.
+    /// Number of directories.
     pub(crate) fn directories(&self) -> u64 {
         self.directories.get().max(0) as u64
     }
@@ -459,7 +460,7 @@ impl Allocator {
         self.count_directory_of(self.geometry().group_of_inode(ino), change);
     }
 
-    /// The same of a group.
+    /// A directory was made (1) or removed (-1) in a group.
     pub(crate) fn count_directory_of(&self, group: u64, change: i64) {
         let mut group = self.groups[group as usize].borrow_mut();
         if group.counts {
@@ -473,8 +474,8 @@ impl Allocator {
         Promise { run, allocator: self.this.clone(), kept: Cell::new(false) }
     }
 
-    /// Takes a run out of what may be allocated, without touching the map. What the map calls used
-    /// may be held too: it is about to be freed.
+    /// Makes a run unallocatable without touching the map. A run that the map has as used may be
+    /// held too: it is about to be freed.
     fn hold(&self, run: Run) {
         self.change_held(run, true);
     }
@@ -485,7 +486,7 @@ impl Allocator {
         self.released.notify();
     }
 
-    /// A promise was applied: the map says used now, so nothing needs to be held.
+    /// A promise was applied: the map has it as used now, so nothing needs to be held.
     fn settle_promise(&self, run: Run) {
         self.change_held(run, false);
     }

@@ -1,4 +1,4 @@
-//! What of an Update the disk shows when it has happened.
+//! The traces of an Update on the disk when it has happened.
 
 use std::rc::Rc;
 
@@ -18,18 +18,18 @@ pub struct NameEvidence {
     pub name: Box<[u8]>,
     /// Inode that it named before; 0 for none.
     pub before: u64,
-    /// Inode that it names from then on; 0 for none.
+    /// Inode that it names afterwards; 0 for none.
     pub after: u64,
 }
 
-/// An inode as an Update leaves it, but for its access time.
+/// An inode as an Update leaves it, without its access time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InodeEvidence {
-    /// Its number.
+    /// Inode number.
     pub ino: u64,
-    /// Which file of that number.
+    /// Generation of the file.
     pub generation: u32,
-    /// Kind and permissions, as the disk has them.
+    /// Kind and permissions, in the format of the disk.
     pub mode: u16,
     /// Owner.
     pub uid: u32,
@@ -43,12 +43,12 @@ pub struct InodeEvidence {
     pub ctime: Timestamp,
 }
 
-/// What the disk shows of an Update.
+/// The traces of an Update on the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// Entries, but for '.' and '..'.
+    /// Entries, except '.' and '..'.
     pub names: Vec<NameEvidence>,
-    /// Without any, the inode that it changes.
+    /// If there are no names, the inode that it changes.
     pub inode: Option<InodeEvidence>,
     /// Inodes that it changes.
     pub touched: Vec<u64>,
@@ -57,7 +57,7 @@ pub struct Evidence {
 }
 
 impl InodeEvidence {
-    /// What `dinode` is.
+    /// Evidence from `dinode`.
     pub(crate) fn of(ino: u64, dinode: &Dinode) -> Self {
         Self {
             ino,
@@ -73,7 +73,7 @@ impl InodeEvidence {
 }
 
 impl Evidence {
-    /// An entry of a buffer has changed: where it begins, and what it named before.
+    /// Adds a changed entry of a buffer: its offset, and the inode that it named before.
     pub(crate) fn see_entry(
         &mut self,
         subject: Subject,
@@ -94,7 +94,7 @@ impl Evidence {
         }
     }
 
-    /// These inodes are so from now on.
+    /// Adds the inodes as the Update leaves them.
     pub(crate) fn see_inodes<'a>(&mut self, inodes: impl Iterator<Item = (u64, &'a Dinode)>) {
         for (ino, dinode) in inodes {
             self.touched.push(ino);
@@ -104,7 +104,7 @@ impl Evidence {
         }
     }
 
-    /// Directories begin (1) or end (-1).
+    /// Adds the directories that end, of those that begin (1) or end (-1).
     pub(crate) fn see_ended(&mut self, directories: &[(u64, i64)]) {
         let ended = directories.iter().filter(|(_, change)| *change < 0);
         self.ended.extend(ended.map(|(ino, _)| ino));

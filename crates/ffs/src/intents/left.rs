@@ -1,4 +1,4 @@
-//! What the ring of an earlier boot holds.
+//! The ring of an earlier boot.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,18 @@ use super::record::{Intent, OWNER, Record, Survivor};
 use crate::open_superblock::OpenSuperblock;
 use crate::planted::{Bug, is_planted};
 
-/// What is left of an earlier boot.
+/// Intents left by an earlier boot.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    /// Where it stands; none if there is nothing that counts.
+    /// Their entries; `None` if no entry counts.
     pub(crate) live: Option<Live>,
-    /// In their order.
+    /// Intents in order.
     pub(crate) survivors: Vec<Survivor>,
-    /// Why nothing of it is believed, where it is damaged.
+    /// Damage of the ring, for which no entry is believed.
     pub(crate) damage: Option<JournalError>,
 }
 
-/// What entries have said so far.
+/// Contents of the entries read so far.
 #[derive(Default)]
 struct Reading {
     intents: Vec<Intent>,
@@ -44,8 +44,8 @@ impl Reading {
         }
     }
 
-    /// What may have happened. An Update is seen after those that it waits for are done, and the
-    /// ring says so.
+    /// The Updates that may have happened. An Update becomes visible after those that it waits for
+    /// are done, and the ring says so.
     fn survivors(self) -> Vec<Survivor> {
         let Self { intents, done, dropped, .. } = self;
         let is_done = |number: &u64| done.contains(number);
@@ -58,8 +58,8 @@ impl Reading {
     }
 }
 
-/// Reads the ring of a volume whose superblock is as its last boot left it. What another system, or
-/// another policy, did to the disk since makes all of it void; so does damage.
+/// Reads the ring of a volume whose superblock is as its last boot left it. Changes of the disk by
+/// another system or another policy since then make all of it void; so does damage.
 pub(crate) async fn look(
     ring: &dyn BlockDevice,
     superblock: &mut OpenSuperblock,

@@ -1,36 +1,36 @@
 //! A ring of intents: how policies that write in place recognise a call that is repeated after a
 //! crash.
 //!
-//! Such a policy has no single write with which an Update happens, so its answer cannot go along
-//! with that. Instead an *intent* is durable in a ring beside the volume before anything of the
-//! Update can be seen on the disk: the call's key, its answer, and the *evidence*, which is what
-//! the disk shows when the Update has happened. The next start compares evidence and disk before it
-//! serves any client: an Update that has begun is finished and its answer remembered, and any
-//! other intent is dropped. The ring is a [`journal::Journal`] whose epoch is the number of the
-//! volume's mark, so what another system did to the disk in between makes all intents void.
+//! Such a policy has no single write that commits an Update, so the answer cannot go with that
+//! write. Instead an *intent* is durable in a ring beside the volume before any part of the Update
+//! is visible on the disk: the call's key, its answer, and the *evidence*, which is the state of
+//! the disk when the Update has happened. The next start compares evidence and disk before it
+//! serves any client: an Update that has begun is finished and its answer remembered, and any other
+//! intent is dropped. The ring is a [`journal::Journal`] whose epoch is the number of the volume's
+//! mark, so changes of the disk by another system in between make all intents void.
 //!
-//! One write of the ring takes all intents that wait. It goes out with the round that brings home
-//! what cannot be seen yet (ranks below [`FIRST_SEEN`]), and is durable by itself; a round that has
-//! nothing else to write does not flush the volume.
+//! One write of the ring takes all waiting intents. It goes out with the round that writes changes
+//! which are not visible yet (ranks below [`FIRST_SEEN`]), and is durable by itself; a round that
+//! has nothing else to write does not flush the volume.
 //!
 //! Evidence stays true because Updates that change the same name, or an inode that is evidence, do
-//! not overlap: the later one is not seen on the disk before the ring says that the earlier one is
-//! *done*. Such a mark goes with any later batch, so a client that makes one call after the other
-//! waits for none.
+//! not overlap: the later one is not visible on the disk before the ring says that the earlier one
+//! is *done*. Such a mark goes with any later batch, so a client that makes one call after the
+//! other waits for none.
 //!
-//! * `evidence`: what of an Update the disk shows.
-//! * `record`: the bytes of an intent, and of what became of it.
-//! * `ring`: intents of this boot, which Updates they hold up, and the batches.
-//! * `left`: what the ring of an earlier boot holds. `crate::judge` compares that with the disk.
+//! * `evidence`: the traces of an Update on the disk.
+//! * `record`: the bytes of an intent, and of its outcome.
+//! * `ring`: intents of this boot, the Updates that they hold up, and the batches.
+//! * `left`: the ring of an earlier boot. `crate::judge` compares it with the disk.
 //!
 //! Invariants:
-//! 1. Nothing of an Update that has a key is seen on the disk before its intent is durable.
-//! 2. Nothing of an Update is seen on the disk before each earlier one with which it shares
+//! 1. Nothing of an Update that has a key is visible on the disk before its intent is durable.
+//! 2. Nothing of an Update is visible on the disk before each earlier one with which it shares
 //!    evidence is done, and the ring says so.
 //! 3. The ring says that an Update is done only when that is durable.
 //! 4. The intent of an Update that is not done stays in the ring.
-//! 5. What is live in the ring takes a third of it at most, so that the next epoch has room beside
-//!    it for all that it takes over.
+//! 5. Live entries take at most a third of the ring, so that the next epoch has room beside them
+//!    for everything that it takes over.
 //!
 //! Not asserted: 1 and 2, which are the condition itself; 4 and 5, which are what the writer keeps
 //! and gives up.
@@ -45,8 +45,8 @@ pub(crate) use left::{Left, look};
 pub(crate) use record::Survivor;
 pub(crate) use ring::Intents;
 
-/// The first rank of a change that can be seen on the disk.
+/// The first rank of a visible change on the disk.
 pub(crate) const FIRST_SEEN: u32 = 2;
 
-/// Bytes of a ring that is made beside a volume.
+/// Size in bytes of a ring that is made beside a volume.
 pub const RING_SIZE: u64 = 32 << 20;

@@ -1,7 +1,7 @@
-//! The bytes of intents. `docs/formats/intents.md` has them in words.
+//! The bytes of intents, as described in `docs/formats/intents.md`.
 //!
-//! The body of an entry of the ring is a row of records, each with a head that says its kind and
-//! how many bytes follow.
+//! The body of an entry of the ring is a sequence of records, each with a header that has its kind
+//! and the number of bytes that follow.
 
 use std::rc::Rc;
 
@@ -14,15 +14,16 @@ use super::evidence::{InodeEvidence, NameEvidence};
 /// An Update that answers a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Intent {
-    /// Its number among those of the epoch.
+    /// Number of the Update in its epoch.
     pub(crate) sequence: u64,
-    /// Earlier ones that were not done: it cannot be seen unless the ring says that they are.
+    /// Earlier intents that were not done: the Update is not visible unless the ring says that they
+    /// are.
     pub(crate) after: Vec<u64>,
-    /// Names by which the disk shows it.
+    /// Names that are evidence of it on the disk.
     pub(crate) names: Vec<NameEvidence>,
-    /// Without any, the inode.
+    /// If there are no names, the inode.
     pub(crate) inode: Option<InodeEvidence>,
-    /// The size that the file is to have in the end, where this is the first of several steps.
+    /// The final size of the file, if this is the first of several steps.
     pub(crate) goal: Option<u64>,
     /// Key and answer: see [`vnode::answer`].
     pub(crate) answer: Rc<[u8]>,
@@ -32,25 +33,25 @@ pub(crate) struct Intent {
 #[derive(Clone, Debug)]
 pub(crate) struct Survivor {
     pub(crate) intent: Intent,
-    /// Whether the ring says that it has happened.
+    /// Whether the ring says that it is done.
     pub(crate) is_done: bool,
 }
 
-/// What the ring says.
+/// A record of the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// Something is about to happen.
+    /// An intent of an Update that may happen.
     Intent(Intent),
-    /// These have happened.
+    /// Updates that have happened.
     Done(Vec<u64>),
-    /// These have not, and will not.
+    /// Updates that have not happened, and will not.
     Dropped(Vec<u64>),
     /// The volume was stopped cleanly, and its superblock has this time.
     Rest(i64),
 }
 
-/// The ring's owner is the volume's number with these bits changed: no policy that keeps a redo log
-/// takes it for one.
+/// The ring's owner is the volume's number with these bits flipped: no policy with a redo log
+/// mistakes the ring for its log.
 pub(super) const OWNER: u64 = 0x1d_7e27_5d1d_7e27;
 const INTENT: u16 = 1;
 const DONE: u16 = 2;
@@ -208,7 +209,7 @@ fn numbers(bytes: &[u8]) -> Option<Vec<u64>> {
 }
 
 impl Record {
-    /// Adds its bytes to a body.
+    /// Appends the record to a body.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let at = out.len();
         out.resize(at + size_of::<Head>(), 0);
@@ -245,7 +246,7 @@ impl Record {
         })
     }
 
-    /// The records of a body; none if it has anything else.
+    /// The records of a body; `None` if it contains anything else.
     pub(crate) fn read_all(mut body: &[u8]) -> Option<Vec<Self>> {
         let mut records = Vec::new();
         while !body.is_empty() {

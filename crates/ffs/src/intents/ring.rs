@@ -1,4 +1,5 @@
-//! Intents of this boot: what they hold up, and the batches in which they become durable.
+//! Intents of this boot: the Updates that they hold up, and the batches in which they become
+//! durable.
 //!
 //! A *tracked* Update is one whose evidence a later one may hide: with an intent until the ring
 //! says that it is done, and without one, if it changes names, while it is in flight.
@@ -22,21 +23,22 @@ use super::evidence::Evidence;
 use super::record::{Intent, OWNER, Record, Survivor};
 use crate::planted::{Bug, is_planted};
 
-/// Set in the numbers of intents of earlier boots.
+/// Flag in the numbers of intents of earlier boots.
 const INHERITED: u64 = 1 << 63;
-/// The share of the ring that may be live (invariant 5).
+/// Divisor of the ring that gives the share that may be live (invariant 5).
 const SHARE: u64 = 3;
-/// Entries of a batch: none is longer than a segment, and the first may begin in the middle of one.
+/// Maximum number of entries of a batch: none is longer than a segment, and the first may begin in
+/// the middle of one.
 const MOST_ENTRIES: usize = 3;
-/// So many tracked Updates are no reason to look for those that are over.
+/// Minimum number of tracked Updates before finished ones are looked for.
 const LEAST_TRACKED: usize = 1024;
-/// Marks in a batch.
+/// Maximum number of marks in a batch.
 const MOST_MARKS: usize = 4096;
 
-/// Something that at most one tracked Update has changed last.
+/// A name, directory or inode, for which the tracked Update that changed it last is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Field {
-    /// A name, by its hash with its directory.
+    /// A name, by a hash of it and its directory.
     Name(u64),
     /// Any name of a directory.
     Directory(u64),
@@ -60,26 +62,26 @@ struct Written {
 #[derive(Default)]
 struct Book {
     tracked: BTreeMap<u64, Tracked>,
-    /// The tracked Update that changed each of these last.
+    /// The tracked Update that changed each field last.
     last: HashMap<Field, u64>,
-    /// For each Update that others hold up, those of them that are tracked.
+    /// For each Update that is held up, the tracked Updates that it waits for.
     waits: BTreeMap<u64, Vec<u64>>,
-    /// Intents that no batch has taken yet,
+    /// Intents that no batch has taken yet.
     staged: VecDeque<Intent>,
-    /// and those whose batch is not durable.
+    /// Intents whose batch is not durable.
     unwritten: BTreeSet<u64>,
-    /// What the batch under way says is done, and its last intent.
+    /// Batch in flight: the Updates that it marks as done, its last intent, and its recno.
     writing: Option<(Vec<u64>, u64, u64)>,
     written: VecDeque<Written>,
-    /// Among how many to look next for those that are over.
+    /// Number of tracked Updates at which to look next for finished ones.
     most_tracked: usize,
 }
 
-/// What is noted of an Update: evidence, the answer to the call, if that is to be remembered, with
-/// its time, and the chain that it begins.
+/// Facts about an Update: its evidence; the answer to its call and the time, if it is to be
+/// remembered; and the chain that it begins.
 pub(crate) type Noted<'a> = (&'a Evidence, Option<(&'a CallReply, Timestamp)>, Option<ChainLink>);
 
-/// The ring of a volume that is open.
+/// The ring of an open volume.
 pub(crate) struct Intents {
     journal: Journal,
     book: RefCell<Book>,
@@ -90,9 +92,9 @@ pub(crate) struct Intents {
 }
 
 impl Intents {
-    /// Begins an epoch that takes over what is `left` of the one before, each entry under a new
-    /// number, in their order. To be followed by the volume's mark with the number of the epoch,
-    /// and [`Intents::bear`].
+    /// Begins an epoch that takes over the intents `left` from the previous one, each under a new
+    /// number, in order. The caller then sets the volume's mark with the number of the epoch, and
+    /// calls [`Intents::bear`].
     pub(crate) async fn begin(
         device: Rc<dyn BlockDevice>,
         (epoch, volume): (u64, u64),
@@ -128,7 +130,7 @@ impl Intents {
         self.time.set(time);
     }
 
-    /// What became of those that were taken over, in their order.
+    /// Records the verdicts on the inherited intents, in their order.
     pub(crate) async fn judged(&self, has_happened: &[bool]) -> Result<(), IoError> {
         let numbered = || has_happened.iter().zip(INHERITED..);
         let of = |kind| numbered().filter(move |&(&one, _)| one == kind).map(|(_, number)| number);
@@ -151,7 +153,7 @@ impl Intents {
         Ok(())
     }
 
-    /// Begins to write a batch, behind the oldest that is needed.
+    /// Begins to write a batch, with the oldest needed entry as its head.
     fn place(&self, drafts: Vec<Draft>, last: u64) -> LocalBoxFuture<'static, Result<(), IoError>> {
         let head = self.book.borrow().written.front().map(|first| first.recno);
         let (recnos, written) = self.journal.place(drafts, head);
@@ -159,14 +161,14 @@ impl Intents {
         written
     }
 
-    /// The batch under way is durable.
+    /// The batch in flight is durable.
     fn note_written(&self) {
         let mut book = self.book.borrow_mut();
         let (_, last, recno) = book.writing.take().expect("a batch is under way");
         book.written.push_back(Written { recno, last });
     }
 
-    /// Gives up the oldest batches, where all of them are too much (invariants 4 and 5).
+    /// Gives up the oldest batches if all of them are too large (invariants 4 and 5).
     fn prune(&self, book: &mut Book, horizon: &Horizon) {
         let in_flight = book.tracked.iter().find(|&(&sequence, tracked)| {
             tracked.has_intent && !horizon.has_passed(Sequence(sequence))
@@ -187,7 +189,7 @@ impl Intents {
         Field::Name(self.hashes.hash_one((directory, name)))
     }
 
-    /// Takes note of an Update, with the call that it answers, if that is to be remembered.
+    /// Notes an Update, with the call that it answers, if that is to be remembered.
     pub(crate) fn note(
         &self,
         Sequence(sequence): Sequence,
@@ -246,7 +248,7 @@ impl Intents {
         }
     }
 
-    /// Whether what can be seen of an Update may reach the disk (invariants 1 and 2).
+    /// Whether the visible changes of an Update may reach the disk (invariants 1 and 2).
     pub(crate) fn allows(&self, sequence: u64) -> bool {
         let book = self.book.borrow();
         let is_written = !book.unwritten.contains(&sequence) || is_planted(Bug::LateIntents);
@@ -254,29 +256,29 @@ impl Intents {
         is_written && waits.is_none_or(|on| on.iter().all(|on| !book.tracked.contains_key(on)))
     }
 
-    /// Whether it has an intent that is not known to be done, or waits for one that has.
+    /// Whether the Update has an intent that is not known to be done, or waits for one that has.
     pub(crate) fn is_evidence(&self, sequence: u64) -> bool {
         let book = self.book.borrow();
         let has_intent = book.tracked.get(&sequence).is_some_and(|tracked| tracked.has_intent);
         has_intent || book.waits.contains_key(&sequence)
     }
 
-    /// Whether an Update that is tracked is judged by this inode.
+    /// Whether a tracked Update is judged by this inode.
     pub(crate) fn judges_by(&self, ino: u64) -> bool {
         self.book.borrow().last.contains_key(&Field::Inode(ino))
     }
 
-    /// Whether a batch has become durable since this was asked last.
+    /// Whether a batch has become durable since the last call.
     pub(crate) fn has_moved(&self) -> bool {
         self.has_moved.take()
     }
 
-    /// Those whose marks an Update waits for.
+    /// The Updates whose marks an Update waits for.
     pub(crate) fn waits_of(&self, sequence: u64) -> Vec<u64> {
         self.book.borrow().waits.get(&sequence).cloned().unwrap_or_default()
     }
 
-    /// Begins to write a batch, if there is anything that an Update waits for.
+    /// Begins to write a batch, if an Update waits for anything in it.
     pub(crate) fn batch(
         &self,
         horizon: &Horizon,
@@ -322,7 +324,7 @@ impl Intents {
         Some(written)
     }
 
-    /// The batch under way is durable.
+    /// The batch in flight is durable.
     pub(crate) fn batch_written(&self, horizon: &Horizon) {
         let mut book = self.book.borrow_mut();
         let (done, last, _) = book.writing.as_ref().expect("a batch is under way");
@@ -337,7 +339,7 @@ impl Intents {
         self.note_written();
     }
 
-    /// Everything is home: says so, and that the volume was stopped cleanly.
+    /// Everything is in place: records that, and that the volume was stopped cleanly.
     pub(crate) async fn close(&self, horizon: &Horizon) -> Result<(), IoError> {
         let done = self.book.borrow_mut().take_done(horizon, usize::MAX);
         let mut records: Vec<Record> =
@@ -350,7 +352,8 @@ impl Intents {
 }
 
 impl Book {
-    /// Those that have happened of which the ring does not say so; what else has is forgotten.
+    /// The Updates that have happened and need a mark in the ring; forgets other ones that have
+    /// happened.
     fn take_done(&mut self, horizon: &Horizon, most: usize) -> Vec<u64> {
         let passed = |sequence: &u64| horizon.has_passed(Sequence(*sequence));
         let wanted: BTreeSet<u64> = self.waits.values().flatten().copied().collect();
@@ -379,14 +382,14 @@ impl Book {
     }
 }
 
-/// Entries of a batch that is being filled.
+/// Entries of a batch that is being collected.
 #[derive(Default)]
 struct Bodies {
     drafts: Vec<Draft>,
 }
 
 impl Bodies {
-    /// Takes a record if it fits, into so many bytes too; says how many it has.
+    /// Takes a record if it fits, also into `room` bytes; returns its size.
     fn take(&mut self, record: &Record, room: usize) -> Option<usize> {
         let mut bytes = Vec::new();
         record.write(&mut bytes);
@@ -411,7 +414,7 @@ impl Bodies {
     }
 }
 
-/// The size that a file is to have in the end.
+/// The final size of a file.
 fn goal_of(chain: Option<ChainLink>) -> Option<u64> {
     match chain {
         Some(ChainLink::Begins(Chain { size, .. })) => size,

@@ -1,4 +1,4 @@
-//! A volume that has its log alone: its next epoch.
+//! The next epoch of a volume that has its log alone.
 
 use std::rc::Rc;
 
@@ -16,8 +16,8 @@ use crate::policy::log::{RedoLog, SharedLog, Survived};
 use crate::recovery::{OpenOptions, Opened, Recovered};
 use crate::replay::ReplayError;
 
-/// Opens a volume that has its log alone. Nothing of the old epoch may go before the volume bears
-/// the number of the new one.
+/// Opens a volume that has its log alone. Nothing of the old epoch may be overwritten before the
+/// volume bears the number of the new one.
 pub(crate) async fn open_alone(
     mut recovered: Recovered,
     log: Rc<dyn BlockDevice>,

@@ -1,4 +1,4 @@
-//! What a log holds of a volume: brought home, looked at, left alone, or given up.
+//! A volume's part of a log: replayed, inspected, left alone, or given up.
 
 use block::BlockDevice;
 use journal::format::{Slot, State};
@@ -11,21 +11,21 @@ use crate::planted::{Bug, is_planted};
 use crate::recovery::{Recovery, Unopened, read_rows};
 use crate::replay::{Answers, ReplayError, Replayed, replay};
 
-/// What is to become of a log, for a check.
+/// The treatment of a log in a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogUse {
-    /// Bring what it holds home, for good: afterwards it holds nothing.
+    /// Replay its changes durably: afterwards it holds none.
     Replay,
-    /// Bring it home, and leave the log as it is: `device` keeps nothing for good.
+    /// Replay its changes, and leave the log as it is: `device` keeps nothing durably.
     Look,
-    /// Leave it out, and as it is.
+    /// Ignore it, and leave it as it is.
     LeaveOut,
-    /// Give up what it holds.
+    /// Give up its changes.
     GiveUp,
 }
 
-/// Brings home what the log of a volume holds that was not stopped cleanly, without opening it: for
-/// a caller that wants to check it. Nothing happens if there is nothing.
+/// Replays the log of a volume that was not stopped cleanly, without opening the volume: for a
+/// caller that wants to check it. Does nothing if the log has no changes.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -36,7 +36,7 @@ pub async fn replay_log(
     log_use: LogUse,
 ) -> Result<Option<Replayed>, OpenError> {
     let Ok(mut found) = Unopened::read(device).await else {
-        return Ok(None); // no superblock tells whose log it is
+        return Ok(None); // no superblock identifies the log's volume
     };
     match Mark::of(found.superblock.superblock()) {
         Mark::Policy(PolicyKind::Log) => {}
@@ -49,7 +49,7 @@ pub async fn replay_log(
         make_certain(device, Some(log)).await?;
     }
     let back = replay_back(&mut found, device, log, now).await?.ok_or(OpenError::LogForeign)?;
-    // What the superblock says of the rows is only written when a volume is opened or stopped.
+    // The totals in the superblock are only written when a volume is opened or stopped.
     let (geometry, superblock) = (found.geometry.clone(), &mut found.superblock);
     superblock.set_totals(&read_rows(device, &geometry).await?);
     superblock.write(device, &geometry).await?;
@@ -65,8 +65,8 @@ pub async fn replay_log(
     Ok(back.replayed)
 }
 
-/// Makes durable what is there to be read: of a process that was killed, that may be in a cache
-/// alone. What is written because of it, a replay above all, would outlive it if the power went.
+/// Makes the readable state durable: after a process was killed it may be in a cache alone. Writes
+/// based on it, a replay above all, would outlive it if power was lost.
 pub(crate) async fn make_certain(
     device: &dyn BlockDevice,
     log: Option<&dyn BlockDevice>,
@@ -83,9 +83,9 @@ pub(crate) async fn make_certain(
     }
 }
 
-/// Gives up what a log holds of the volume on `device`; all of it, if the log is not shared. What
-/// is another's stays: see [`given_up`]. So does all of it, while the disk does not say which
-/// volume it is: it may never do so again, and then nothing was gained.
+/// Gives up a log's changes of the volume on `device`; all changes, if the log is not shared.
+/// Changes of other volumes stay: see [`given_up`]. All of them stay while the disk does not
+/// identify its volume: it may never do so again, and then nothing was gained.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -104,10 +104,10 @@ pub(crate) async fn give_up(
     }
 }
 
-/// Under which number a volume has what it gives up in the newest epoch of a log; none, if that is
-/// of others, or the volume never came to bear it and has nothing in it. Others may be copies of
-/// the volume, with its id, so what the disk bears decides. One that bears none was stopped
-/// cleanly, and gives up what is left under its id.
+/// The number under which a volume gives up its changes in the newest epoch of a log. `None` if the
+/// changes are of other volumes, or the volume never came to bear the epoch and has nothing in it.
+/// Others may be copies of the volume, with its id, so the epoch that the disk bears decides. A
+/// disk that bears none was stopped cleanly, and gives up the rest under its id.
 pub(crate) fn given_up(newest: &Slot, found: &mut Unopened) -> Option<u16> {
     match found.nonce() {
         0 => newest.number_at_rest(found.id()),
@@ -115,7 +115,7 @@ pub(crate) fn given_up(newest: &Slot, found: &mut Unopened) -> Option<u16> {
     }
 }
 
-/// Brings a volume back that bears the number of an epoch; none when the log has none such.
+/// Recovers a volume that bears the number of an epoch; `None` if the log has no such epoch.
 pub(crate) async fn replay_back(
     found: &mut Unopened,
     device: &dyn BlockDevice,
@@ -130,7 +130,7 @@ pub(crate) async fn replay_back(
         None => slot.state() == State::Open || is_planted(Bug::ReplayedRest),
     };
     if !is_open {
-        // It was about to be stopped cleanly, or all of it has been brought home.
+        // It was about to be stopped cleanly, or all its changes are in place.
         let rest = at_rest(log, &slot, number).await?;
         return Ok(Some(Recovery { replayed: Some(Replayed::default()), ..rest }));
     }
@@ -147,7 +147,7 @@ pub(crate) async fn replay_back(
     }))
 }
 
-/// The log of a volume that was stopped cleanly: its changes are home, and it may keep answers.
+/// The log of a volume that was stopped cleanly: its changes are in place, and it may keep answers.
 pub(crate) async fn look_at_rest(
     log: &dyn BlockDevice,
     volume: u64,
@@ -162,13 +162,13 @@ pub(crate) async fn look_at_rest(
     at_rest(log, &newest, number).await
 }
 
-/// Whether this says that a part of the log is gone.
+/// Whether this error says that a part of the log is gone.
 pub(super) fn is_broken(error: &JournalError) -> bool {
     use JournalError::{Damaged, Headless, Short};
     matches!(error, Damaged { .. } | Headless { .. } | Short { .. })
 }
 
-/// What the log keeps beside changes of a volume that was stopped cleanly.
+/// The log's records other than changes, for a volume that was stopped cleanly.
 async fn at_rest(log: &dyn BlockDevice, slot: &Slot, number: u16) -> Result<Recovery, OpenError> {
     let mut answers = Answers::default();
     let see = |entry: &Entry| {
@@ -181,16 +181,16 @@ async fn at_rest(log: &dyn BlockDevice, slot: &Slot, number: u16) -> Result<Reco
         _ => journal::at_rest(log, see).await,
     };
     if slot.is_shared() && rest.as_ref().is_err_and(is_broken) {
-        return Ok(Recovery::default()); // nothing that any volume needs
+        return Ok(Recovery::default()); // no volume needs anything in it
     }
     let Some(live) = rest.map_err(ReplayError::from)? else { return Ok(Recovery::default()) };
     let survived = answers.survived(live.head);
     Ok(Recovery { live: Some(live), survived, ..Recovery::default() })
 }
 
-/// Refuses a log that holds changes, for a volume that does not bear its epoch; if it is shared,
-/// changes of this volume. What holds none is the beginning of an epoch that the volume never came
-/// to bear.
+/// Refuses a log that holds changes, for a volume that does not bear its epoch; if the log is
+/// shared, changes of this volume. A log without changes is the beginning of an epoch that the
+/// volume never came to bear.
 pub(crate) async fn refuse_left(log: &dyn BlockDevice, volume: u64) -> Result<(), OpenError> {
     let newest = journal::peek(log).await.map_err(ReplayError::from)?;
     let Some(slot) = newest.filter(|slot| slot.state() == State::Open) else { return Ok(()) };
@@ -201,7 +201,7 @@ pub(crate) async fn refuse_left(log: &dyn BlockDevice, volume: u64) -> Result<()
     let is_anothers = slot.owner().is_some_and(|owner| owner != volume);
     match changes_of(log, &slot, |other| other == number).await {
         Ok(Some(_)) if is_anothers => Err(OpenError::LogAnothers),
-        // What cannot be read may be anything: it is not for this volume to give it up.
+        // An unreadable log may hold anything: this volume must not give it up.
         Err(OpenError::Replay(ReplayError::Journal(error))) if is_anothers && is_broken(&error) => {
             Err(OpenError::LogAnothers)
         }
@@ -211,8 +211,8 @@ pub(crate) async fn refuse_left(log: &dyn BlockDevice, volume: u64) -> Result<()
     }
 }
 
-/// Refuses a log in which an epoch that began behind that of `slot` holds changes. Another volume
-/// bears it: changes come when an epoch is borne, and the volume bears that of `slot`.
+/// Refuses a log in which an epoch that began after that of `slot` holds changes. Another volume
+/// bears it: changes come once an epoch is borne, and this volume bears that of `slot`.
 pub(crate) async fn refuse_others(log: &dyn BlockDevice, slot: &Slot) -> Result<(), OpenError> {
     let newest = journal::peek(log).await.map_err(ReplayError::from)?;
     let other = newest.filter(|newest| {
@@ -226,7 +226,7 @@ pub(crate) async fn refuse_others(log: &dyn BlockDevice, slot: &Slot) -> Result<
     }
 }
 
-/// What is live of an epoch, if there are changes in it of these volumes.
+/// The live part of an epoch, if it has changes of these volumes.
 pub(crate) async fn changes_of(
     log: &dyn BlockDevice,
     slot: &Slot,
@@ -242,7 +242,7 @@ pub(crate) async fn changes_of(
     Ok(live.filter(|live| last_change.is_some_and(|recno| recno >= live.head)))
 }
 
-/// Whether the volume on `device` needs what is in this log.
+/// Whether the volume on `device` needs changes in this log.
 ///
 /// # Errors
 /// [`OpenError`].

@@ -1,13 +1,13 @@
-//! Volumes and their logs, from one epoch to the next.
+//! Transition of volumes and their logs from one epoch to the next.
 //!
-//! A volume that has a log alone decides by itself in which epoch it is: a new one begins behind
-//! what is live in the old one, takes over chains and answers, and is that of the volume as soon as
-//! the superblock bears its number. Until then the old one stays as it is.
+//! A volume that has a log alone decides by itself which epoch it is in: a new one begins behind
+//! the live part of the old one, takes over chains and answers, and becomes the volume's epoch as
+//! soon as the superblock bears its number. Until then the old one stays as it is.
 //!
-//! Several superblocks cannot be written at once. So of a log that is shared the log decides: a
-//! slot with a line for every volume is written when all of them have been brought back and the new
-//! epoch has taken over what they need. A volume that bears the epoch before belongs to the new one
-//! from then on.
+//! Several superblocks cannot be written atomically. So for a shared log the log decides: a slot
+//! with a line for every volume is written when all of them have been recovered and the new epoch
+//! has taken over what they need. From then on a volume that bears the previous epoch belongs to
+//! the new one.
 //!
 //! ```text
 //!  bring back each -> save what absent ones need -> take over -> slot -> mark each -> serve
@@ -16,20 +16,20 @@
 //!
 //! **Commit point** of a shared log's beginning: its slot (`SharedLog::found`).
 //!
-//! A volume that is not there, or that is refused, holds no other up: what the log has of it is
-//! saved as a log of its own before the slot is written, and with that it comes back another day.
-//! So does one that has stopped while the others go on.
+//! A volume that is absent or refused does not delay the others: its part of the log is saved as a
+//! log of its own before the slot is written, from which it can be recovered later. The same is
+//! done for a volume that stops while the others go on.
 //!
 //! Layers, from the bottom:
 //!
-//! * `back`: what a log holds of a volume is brought home, looked at, left alone, or given up.
+//! * `back`: replays, inspects, leaves alone or gives up a volume's part of a log.
 //! * `alone`: the next epoch of a volume that has its log alone.
-//! * `sharing`: the next epoch of volumes that share a log. Where they run, they know of each other
-//!   in `policy/log/shared` alone.
+//! * `sharing`: the next epoch of volumes that share a log. Once they run, they meet only in
+//!   `policy/log/shared`.
 //!
 //! Invariants:
-//! 1. Nothing of an epoch is overwritten before everything in it is home and flushed on every
-//!    volume that is there, and saved for every other one.
+//! 1. Nothing of an epoch is overwritten before everything in it is in place and flushed on every
+//!    volume that is present, and saved for every other one.
 //! 2. Chains and answers are in the new epoch before it counts.
 //!
 //! Not asserted: 1 and 2, which are about the order of whole steps on disks: the tests of returns

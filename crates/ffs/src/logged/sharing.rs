@@ -1,4 +1,4 @@
-//! Volumes that share a log: their next epoch, which begins for all of them at once.
+//! The next epoch of volumes that share a log, which begins for all of them at once.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,15 +19,15 @@ use crate::policy::log::{RedoLog, Save, SharedLog};
 use crate::recovery::{OpenOptions, Opened, Recovered, Unopened};
 use crate::replay::ReplayError;
 
-/// One of the volumes that are to share a log.
+/// A volume that is to share a log.
 pub struct Sharer {
-    /// Its disk.
+    /// The volume's disk.
     pub device: Rc<dyn BlockDevice>,
-    /// What was saved of the log for it, if there is such: see [`Save`].
+    /// The volume's saved part of an earlier log, if any: see [`Save`].
     pub saved: Option<Rc<dyn BlockDevice>>,
 }
 
-/// Whether this log may be that of another volume, which had it alone, had nothing in it, and was
+/// Whether this log may belong to another volume, which had it alone, had nothing in it, and was
 /// not stopped cleanly. The volume on `device` does not need it.
 ///
 /// # Errors
@@ -45,28 +45,28 @@ pub async fn is_idle_of_another(
     Ok(changes_of(log, &newest, |_| true).await?.is_none())
 }
 
-/// Under which numbers something may have been saved for the volume on `device`: see [`Save`].
+/// The numbers under which a log may have been saved for the volume on `device`: see [`Save`].
 ///
 /// # Errors
-/// [`OpenError`] when there is no superblock.
+/// [`OpenError`] if there is no superblock.
 pub async fn saved_under(device: &dyn BlockDevice) -> Result<[u64; 2], OpenError> {
     let mut found = Unopened::read(device).await?;
     Ok([found.id(), found.nonce()])
 }
 
-/// A volume of a log, on its way.
+/// A volume of a log that is being opened.
 struct Member {
     recovered: Recovered,
     was: u64,
 }
 
-/// Opens volumes that write to one log, each or none of them as [`crate::open`] does under policy
-/// `log`. Those that are refused hold no other up: what the log has of them, and of others that are
-/// not there, goes where `save` says.
+/// Opens volumes that write to one log, each of them as [`crate::open`] does under policy `log`, or
+/// none. A refused volume does not delay the others: its part of the log, and that of absent
+/// volumes, is saved through `save`.
 ///
 /// # Errors
-/// [`OpenError`] when the log itself cannot be used; then all volumes are as they were, but for
-/// what has come home.
+/// [`OpenError`] if the log itself cannot be used; then all volumes are as they were, except for
+/// replayed changes.
 pub async fn open_sharing(
     sharers: Vec<Sharer>,
     log: Rc<dyn BlockDevice>,
@@ -77,7 +77,7 @@ pub async fn open_sharing(
 ) -> Result<Vec<Result<Opened, OpenError>>, OpenError> {
     // Until the new epoch begins nothing is written to the log.
     let (once, progress) = (ReadOnce::new(log.clone()), RefCell::new(progress));
-    // What is saved for others, or taken over, is believed too.
+    // Records that are saved or taken over are believed, so they must be durable too.
     once.flush().await.map_err(JournalError::from).map_err(ReplayError::from)?;
     let twins = twins(&sharers).await;
     let coming = sharers.into_iter().enumerate().map(async |(index, sharer)| {
@@ -100,7 +100,7 @@ pub async fn open_sharing(
     for live in &live {
         save_absent(&once, live, &here, &save).await?;
     }
-    drop(once); // what it keeps is not needed any more
+    drop(once); // its cached data is not needed any more
     let journal = begin_together(&here, &epochs, live.first(), log, runtime).await?;
     let ids = here.iter().map(|member| member.recovered.id).collect();
     let shared = SharedLog::new(journal, ids, Some(save), runtime.clone(), &options.log);
@@ -126,15 +126,15 @@ pub async fn open_sharing(
             Err(error) => Err(error),
         });
     }
-    // A copy that bears an older epoch, and comes back later, lacks what is in this one.
+    // A copy that bears an older epoch, and returns later, lacks the changes of this one.
     if !is_planted(Bug::OldBearers) {
         shared.told_bearers().await.map_err(|_| FsError::Io)?;
     }
     Ok(opened)
 }
 
-/// Which of them have the number of another one. Nothing tells a volume from its copy: what the log
-/// has of them is brought to neither, and stays for whichever is named alone.
+/// Which volumes have the same number as another one. A volume and its copy cannot be told apart:
+/// neither gets the changes in the log, which stay for the one that is named alone.
 async fn twins(sharers: &[Sharer]) -> Vec<bool> {
     let ids = sharers.iter().map(async |sharer| {
         let found = Unopened::read(&*sharer.device).await;
@@ -180,10 +180,10 @@ async fn bring_back(
     Ok(Member { recovered, was })
 }
 
-/// What the log holds that is needed until the next epoch is there: of the epoch of a shared log,
-/// or of the one volume that had it alone, whether or not that is here; newest first. Where that
-/// volume is not here, and has changed nothing since it began its last epoch, it is not known
-/// whether it came to bear it: then what the one before holds is needed as well.
+/// The live parts of the log that are needed until the next epoch exists: those of the epoch of a
+/// shared log, or of the one volume that had it alone, whether or not that is present; newest
+/// first. If that volume is absent and has changed nothing since it began its last epoch, it is
+/// unknown whether it came to bear that epoch: then the previous epoch is needed as well.
 async fn live_in(
     log: &dyn BlockDevice,
     epochs: &[Slot],
@@ -197,7 +197,7 @@ async fn live_in(
     if let Some(slot) = slot {
         let live = match slot.state() {
             State::Open => journal::find(log, slot.epoch.get()).await,
-            // No volume needs what is there.
+            // No volume needs the rest.
             State::AtRest => match journal::at_rest(log, |_| ()).await {
                 Err(error) if is_broken(&error) => Ok(None),
                 rest => rest,
@@ -209,7 +209,7 @@ async fn live_in(
     let mut needed = Vec::new();
     for slot in open {
         let live = match journal::find(log, slot.epoch.get()).await {
-            // Only an epoch that is borne writes over the one before.
+            // Only a borne epoch overwrites the previous one.
             Err(JournalError::Damaged { .. } | JournalError::Headless { .. })
                 if !needed.is_empty() =>
             {
@@ -229,7 +229,7 @@ async fn live_in(
     Ok(needed)
 }
 
-/// Invariant 1, for volumes that are not here.
+/// Saves the entries of volumes that are absent (invariant 1).
 async fn save_absent(
     log: &dyn BlockDevice,
     live: &Live,
@@ -245,7 +245,7 @@ async fn save_absent(
     let is_here = |volume| members.iter().any(|member| member.recovered.id == volume);
     let mut absent: Vec<_> = named.filter(|(_, volume)| !is_here(*volume)).collect();
     let epoch = slot.epoch.get();
-    // Not the owner of the log but the epoch tells: a copy of it lacks what the log holds.
+    // The epoch decides, not the owner of the log: a copy of the owner lacks the log's changes.
     if !slot.is_shared() && !members.iter().any(|member| member.was == epoch) {
         absent.push((0, epoch));
     }
@@ -256,8 +256,8 @@ async fn save_absent(
     Ok(())
 }
 
-/// Begins the epoch of those that have been brought back. Others that were at rest keep their
-/// lines, as long as there is room.
+/// Begins the epoch of the recovered volumes. Other volumes that were at rest keep their lines, as
+/// long as there is room.
 async fn begin_together(
     members: &[&Member],
     epochs: &[Slot],

@@ -1,25 +1,25 @@
-//! Policies that keep nothing beside the volume: what changes is written to its place in rounds,
-//! each of which ends with a flush. What may land in a round is for an [`Order`] to say.
+//! Policies that write changes in place, in rounds that each end with a flush, without a log. An
+//! [`Order`] decides what may land in a round.
 //!
-//! Updates in flight share rounds: what is staged while a round is under way goes out with the next
-//! one. One round at a time is what keeps two writes of one block from being in flight together.
+//! Updates in flight share rounds: changes staged during a round go out with the next one. Running
+//! one round at a time ensures that two writes of one block are never in flight together.
 //!
-//! **Commit point**: that of the order, which is asked after each flush what is durable now
+//! **Commit point**: that of the order, which decides after each flush what is durable
 //! ([`Order::landed`]).
 //!
 //! Invariants:
 //! 1. After the first failed write or flush nothing is ever reported durable again. A write that
-//!    finds no room below has failed no caller: nothing has landed, and the round is tried again.
-//!    Until it succeeds there are no changes, and a caller that waits for one hears that it is
-//!    lost.
-//! 2. A caller that settles waits for what was changed when it asked, and for nothing that changes
-//!    later: each read dirties an access time, so while a client reads there is always more.
-//! 3. What undoes changes takes a share of the memory: where callers do not wait until theirs are
-//!    durable, they wait before the next one. UNSTABLE data, which goes to the disk to leave room
-//!    in memory, does not. Blocks that changes pin take a share, too, for which all wait.
+//!    finds the device below full has failed no caller: nothing has landed, and the round is tried
+//!    again. Until it succeeds there are no changes, and a caller that waits for one learns that it
+//!    is lost.
+//! 2. A settling caller waits for changes made before it asked, and for no later ones: each read
+//!    dirties an access time, so while a client reads there is always more.
+//! 3. Undo records take a share of the memory. Where callers do not wait until their change is
+//!    durable, they wait before the next one. UNSTABLE data, which goes to the disk to free memory,
+//!    does not wait. Blocks pinned by changes take a share, too, for which all wait.
 //! 4. Updates are staged in the order in which they were applied.
-//! 5. No block is used again while a write of it is on its way. The writes of a run begin at its
-//!    first fragment.
+//! 5. No block is reused while a write of it is in flight. The writes of a run begin at its first
+//!    fragment.
 //!
 //! Not asserted: 2, which is about what is not waited for; 3, which the last Update before the wait
 //! may exceed; 5, which is about when the caller goes on.
@@ -43,15 +43,15 @@ use crate::item::Item;
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
 
-/// One part in so many of the memory is for what undoes changes.
+/// Divisor of the memory budget that gives the share of undo records.
 const DELTAS_SHARE: usize = 4;
 
 /// Buffers with deltas, by address.
 pub(super) type Pending = BTreeMap<u64, Rc<Buffer>>;
 
-/// In which order changes land.
+/// The order in which changes land.
 pub trait Order: Sized + 'static {
-    /// How far it has come.
+    /// The policy's horizon.
     fn horizon(&self) -> &Horizon;
     /// As [`Policy::parts_inodes`].
     fn parts_inodes(&self) -> bool {
@@ -59,27 +59,26 @@ pub trait Order: Sized + 'static {
     }
     /// As [`Policy::tags`].
     fn tags(&self, items: &[Item], lands_whole: bool) -> Vec<u32>;
-    /// Takes note of an Update. `pending` has the buffers of those before it. As
-    /// [`Policy::stage`].
+    /// Notes a staged Update; as [`Policy::stage`]. `pending` has the buffers of earlier ones.
     fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending) -> bool;
     /// Whether anything is in flight.
     fn is_busy(&self) -> bool;
     /// Whether payload waits for a flush.
     fn awaits_flush(&self) -> bool;
-    /// Whether nothing up to this one is in flight. Callers may hear earlier that it is durable, if
-    /// what is left shows nowhere.
+    /// Whether nothing up to `through` is in flight. Callers may be told earlier that it is
+    /// durable, if the rest is not visible anywhere.
     fn is_home(&self, through: Sequence) -> bool {
         self.horizon().through() >= through
     }
-    /// Completes when there is something to do, even if no further Update is staged.
+    /// Completes when there is work, even if no further Update is staged.
     fn due<'a>(&'a self, _pending: &'a RefCell<Pending>) -> LocalBoxFuture<'a, ()> {
         std::future::ready(()).boxed_local()
     }
-    /// Everything that is in flight is wanted now.
+    /// Makes everything in flight wanted now.
     fn hurry(&self) {}
-    /// The same, but no caller waits for it: memory is to be free.
+    /// Makes everything in flight wanted to free memory, not for a waiting caller.
     fn push(&self) {}
-    /// The bytes that what undoes changes may take, where all that is kept may take `budget`.
+    /// Maximum bytes of undo records, if the memory budget is `budget`.
     fn most_memory(&self, budget: usize) -> usize {
         budget / DELTAS_SHARE
     }
@@ -87,11 +86,11 @@ pub trait Order: Sized + 'static {
     fn writes(&self, _buffer: &Buffer, _is_awaited: bool) {}
     /// The disk was flushed.
     fn flushed(&self) {}
-    /// What it has done, if it counts that; `pending_bytes` is what undoes changes now.
+    /// Counters, if the order keeps them; `pending_bytes` is the current size of undo records.
     fn counts(&self, _pending_bytes: usize) -> Option<SoftUpdatesCounts> {
         None
     }
-    /// Of the buffers with deltas those of which the next round is to bring something home.
+    /// The buffers with deltas from which the next round writes changes in place.
     fn choose(&self, pending: &Pending) -> Pending;
     /// Which deltas may land in the next round.
     fn conditions(&self) -> impl Fn(&Delta) -> bool + use<Self>;
@@ -110,21 +109,21 @@ pub struct InPlace<O> {
     next: Cell<u64>,
     pending: RefCell<Pending>,
     pub(super) running: Cell<bool>,
-    /// Blocks that were changed without a delta and that a caller wants written, by address.
+    /// Addresses of blocks that were changed without a delta and that a caller wants written.
     asked: RefCell<BTreeSet<u64>>,
-    /// Blocks that the round under way writes.
+    /// Blocks that the current round writes.
     writing: RefCell<BTreeSet<u64>>,
-    /// Rounds that have begun, the last that ended well, and the last that a caller waits for.
+    /// Rounds begun, the last that succeeded, and the last that a caller waits for.
     begun: Cell<u64>,
     ended: Cell<u64>,
     wanted: Cell<u64>,
-    /// Callers that wait until everything is home.
+    /// Number of callers that wait until everything is written in place.
     settling: Cell<usize>,
     /// A round has ended, well or not.
     pub(super) tried: Signal,
-    /// There may be something to do that there was not before.
+    /// There may be new work.
     kicked: Signal,
-    /// By what calls are recognised that are repeated after a crash.
+    /// The ring of intents, which recognises calls that are repeated after a crash.
     intents: Option<Rc<Intents>>,
     runtime: Runtime,
     this: Weak<Self>,
@@ -171,19 +170,19 @@ impl<O: Order> InPlace<O> {
         }
     }
 
-    /// Rounds until nothing is in flight.
+    /// Runs rounds until nothing is in flight.
     async fn run(self: Rc<Self>) {
         let horizon = self.order.horizon();
         while self.has_work() && !horizon.has_failed() {
             self.wait_until_due().await;
-            yield_now().await; // who has just been told goes on, and comes along
+            yield_now().await; // answered callers may join the round
             let round = self.round().await;
             self.writing.take();
             let is_refused = matches!(&round, Err(error) if error.is_full())
                 && !is_planted(Bug::StoppedByRefusals);
             self.home.data().refusals().set_waiting(is_refused);
             horizon.stand(is_refused && !is_planted(Bug::PatientAnswers));
-            self.tried.notify(); // after each, so that no waiter is noted for ever
+            self.tried.notify(); // after each, so that no waiter stays registered for ever
             if is_refused {
                 self.runtime.clock.sleep(REFUSED_PAUSE).await;
             } else if round.is_err() {
@@ -204,20 +203,20 @@ impl<O: Order> InPlace<O> {
         }
     }
 
-    /// Whether what undoes changes takes its share of the memory (invariant 3).
+    /// Whether undo records exceed their share of the memory (invariant 3).
     fn holds_much(&self) -> bool {
         let budget = self.home.budget();
         let is_much = budget.deltas().bytes() > self.order.most_memory(budget.bytes());
         is_much && !is_planted(Bug::EndlessDeltas)
     }
 
-    /// Whether an Update waits before it comes (invariant 3).
+    /// Whether an Update has to wait before it is admitted (invariant 3).
     fn is_to_wait(&self, is_unasked: bool) -> bool {
         self.home.pins_too_much() || (self.holds_much() && !is_unasked)
     }
 
-    /// Whether an Update may come, 0 bytes of room for it: not when the disk finds no room below,
-    /// unless it goes on with something, nor when nothing becomes durable any more.
+    /// Whether an Update is admitted, with 0 bytes of room. It is refused if the device below is
+    /// full, unless it continues an operation, or if the volume has stopped.
     fn has_room(&self, goes_on: bool) -> Result<u64, FsError> {
         if self.order.horizon().has_stopped() {
             Err(FsError::Io)
@@ -232,7 +231,8 @@ impl<O: Order> InPlace<O> {
         self.wanted.get() > self.ended.get() || self.order.is_busy()
     }
 
-    /// Writes what may land, and intents beside it, flushes, and counts it as durable.
+    /// Writes everything that may land, with intents in parallel, flushes, and counts it as
+    /// durable.
     pub(super) async fn round(&self) -> Result<(), block::IoError> {
         assert!(!self.order.horizon().has_failed(), "invariant 1: no round follows a failure");
         let number = self.begun.get() + 1;
@@ -253,12 +253,12 @@ impl<O: Order> InPlace<O> {
             }
         }
         self.writing.replace(written.iter().map(|buffer| buffer.address()).collect());
-        // With intents alone to be written the volume needs no flush.
+        // If only intents are to be written, the volume needs no flush.
         let is_idle = images.is_empty() && noting.is_some() && !self.order.awaits_flush();
         let landing = async {
             let brought = self.home.write_images(images).await;
             if brought.is_err() {
-                // If there is to be another round, it writes all of them again.
+                // The next round, if there is one, writes all of them again.
                 written.iter().for_each(|buffer| buffer.write_again());
                 self.asked.borrow_mut().extend(asked.into_iter().map(|(address, _)| address));
             }
@@ -277,7 +277,7 @@ impl<O: Order> InPlace<O> {
         Ok(())
     }
 
-    /// Flushes what is in `written`; gives the first Update of which payload is not covered.
+    /// Flushes the `written` buffers; returns the first Update whose payload is not covered.
     async fn flush(&self, written: &[Rc<Buffer>]) -> Result<u64, block::IoError> {
         if is_planted(Bug::EarlyReceipts) {
             self.advance(written, self.next.get());
@@ -293,35 +293,35 @@ impl<O: Order> InPlace<O> {
         Ok(covered)
     }
 
-    /// Waits until a batch of intents is durable. What finds no room there fails.
+    /// Waits until a batch of intents is durable. Fails if there is no room for it.
     async fn note(&self, noting: Option<Noting>) -> Result<(), block::IoError> {
         let (Some(noting), Some(intents)) = (noting, &self.intents) else { return Ok(()) };
-        // A later batch would not follow one that is not there, so there is no second try.
+        // A later batch cannot follow a missing one, so there is no second try.
         noting.await.map_err(block::IoError::for_good)?;
         intents.batch_written(self.order.horizon());
         Ok(())
     }
 
-    /// Whether a delta may reach the disk, as far as intents are concerned.
+    /// Whether intents allow a delta to reach the disk.
     fn may_be_seen(&self, delta: &Delta) -> bool {
         let Some(intents) = &self.intents else { return true };
         delta.tag < FIRST_SEEN || intents.allows(delta.sequence.0)
     }
 
-    /// What was in `written`, and the payload of Updates before `covered`, is durable.
+    /// The `written` buffers, and the payload of Updates before `covered`, are durable.
     fn advance(&self, written: &[Rc<Buffer>], covered: u64) {
         let landed = written.iter().flat_map(|buffer| buffer.landed()).collect();
         self.order.landed(landed, covered, self.next.get());
         self.pending.borrow_mut().retain(|_, buffer| buffer.is_pending());
     }
 
-    /// Whether the round under way writes something of these fragments.
+    /// Whether the current round writes any of these fragments.
     fn is_writing(&self, address: u64, count: u64) -> bool {
         let range = address..address + count;
         self.writing.borrow().range(range).next().is_some() && !is_planted(Bug::HastyReuse)
     }
 
-    /// Has everything that is dirty now written by the next round, and says which that is.
+    /// Makes the next round write everything that is dirty now, and returns its number.
     fn ask(&self) -> u64 {
         let dirty = self.home.dirty_buffers();
         self.asked.borrow_mut().extend(dirty.iter().map(|buffer| buffer.address()));
@@ -330,8 +330,8 @@ impl<O: Order> InPlace<O> {
         next
     }
 
-    /// The buffers that a caller has asked for and that no round has written since. A block that
-    /// begins with an Update does not land before that: then what was asked for lands with it.
+    /// The buffers that callers have asked for and that no round has written since. A block that
+    /// begins with an Update does not land before that Update: its requested changes land with it.
     fn asked_buffers(&self) -> Vec<(u64, Rc<Buffer>)> {
         let asked = self.asked.take();
         if asked.is_empty() {
@@ -342,7 +342,7 @@ impl<O: Order> InPlace<O> {
         dirty.filter(|(address, _)| asked.contains(address)).collect()
     }
 
-    /// Waits until the next round, or the one after it, has ended; it writes all that is dirty now.
+    /// Waits until the next round, or the one after it, has ended; it writes everything dirty now.
     async fn bring_dirty_home(&self) {
         let round = self.ask(); // invariant 2
         self.kick();
@@ -384,7 +384,7 @@ impl<O: Order> Policy for InPlace<O> {
     }
 
     fn plan<'a>(&'a self, update: &'a mut Update) -> LocalBoxFuture<'a, Result<u64, FsError>> {
-        // There is nothing beside the volume to fill.
+        // There is nothing beside the volume that could be full.
         let (goes_on, is_unasked) = (update.manner.goes_on, update.manner.is_unasked);
         if !self.is_to_wait(is_unasked) {
             return std::future::ready(self.has_room(goes_on)).boxed_local();
@@ -439,7 +439,7 @@ impl<O: Order> Policy for InPlace<O> {
         is_void && is_still
     }
 
-    /// A block that was changed without a delta may be on its way when it is freed.
+    /// A block that was changed without a delta may be in flight when it is freed.
     fn drain_block(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()> {
         if !self.is_writing(address, count) {
             return std::future::ready(()).boxed_local();

@@ -1,29 +1,30 @@
-//! Policy `softdep`: soft updates. Writes wait, and each change lands when what it depends on has.
+//! Policy `softdep`: soft updates. Writes are delayed, and each change lands after its
+//! dependencies.
 //!
-//! Each item of an Update has a rank by its meaning, as under [`super::sync`], and lands after the
-//! lower ranks of its own Update. Of other Updates it waits for those alone that it needs, which
-//! are told in [`facts`]; Updates become durable one by one, in any order that keeps that. A round
-//! brings home what is *due*: what a caller waits for with all that it depends on, what is old, and
-//! everything when memory is short or the volume comes to rest. What else may land of the blocks
-//! that are written goes along; what may not is undone in the copy.
+//! The meaning of an item gives it a rank, as under [`super::sync`], and it lands after the lower
+//! ranks of its own Update. It waits only for those other Updates that it needs, which [`facts`]
+//! finds; Updates become durable one by one, in any order that respects this. A round writes in
+//! place what is *due*: Updates that callers wait for with all their dependencies, old ones, and
+//! everything when memory is short or the volume comes to rest. Other changes in the written blocks
+//! land too if they may; the rest is undone in the copy.
 //!
 //! | waits | for |
 //! |---|---|
 //! | a name of an inode that is not on the disk yet | the inode, and the count of its parent |
-//! | what replaces or takes away, of an Update that adds a name | that the new name hangs |
-//! | a name that goes while the file keeps others | that those hang which were added lately |
-//! | the name of a directory that goes | that what was moved out of it hangs |
-//! | a link that goes with a name in a directory that grows | that the directory shows that |
-//! | blocks and pointers that go with the last name | that every name has gone |
-//! | bits given back of a block of metadata | all that changed the block |
-//! | a run of a directory that moves | all that changed it |
+//! | a replacement or removal by an Update that also adds a name | the new name to hang |
+//! | a name that goes while the file keeps others | recently added names of the file to hang |
+//! | the name of a directory that goes | entries moved out of it to hang |
+//! | a link that goes with a name in a directory that grows | the directory to show that |
+//! | blocks and pointers that go with the last name | every name to be gone |
+//! | freed bits of a metadata block | all changes of the block |
+//! | a directory run that moves | all changes of the run |
 //! | an Update that rests on others | all of these |
 //!
-//! A name that comes and goes before any write takes it along is *cancelled*, and so is one that
-//! goes and comes back: neither change is made. Who waited for such a name waits for what took its
-//! place: the Update by which it went hangs instead. It is not cancelled where that could close a
-//! circle (`Flights::may_stand_for`), or where a caller waits for it. A small file whose names were
-//! all cancelled, and of which no write has taken anything along, leaves no trace, if not too much
+//! A name that comes and goes before any write includes it is *cancelled*, and so is one that goes
+//! and comes back: neither change is made. Updates that waited for such a name wait for its
+//! replacement: the Update that removed it hangs instead. A name is not cancelled if that could
+//! close a circle (`Flights::may_stand_for`), or if a caller waits for it. A small file leaves no
+//! trace if all its names were cancelled, no write has included any part of it, and not too much
 //! was changed since it began: its inode and its blocks are free when its last name goes.
 //!
 //! A name *hangs* when it is durable, its directory covers it, and the directory's own name hangs.
@@ -34,17 +35,17 @@
 //! that do not depend on it may be durable.
 //!
 //! Invariants:
-//! 1. A delta lands only when all items of its Update with lower ranks are durable, and all that
-//!    its rank waits for. Attributes land whenever.
-//! 2. A wait is for an earlier Update, or, of one whose name was cancelled, for what took its place
-//!    and does not wait for it. So no Update waits for itself, and every round brings something of
-//!    what is due home.
+//! 1. A delta lands only when all items of its Update with lower ranks are durable, and everything
+//!    that its rank waits for. Attributes land at any time.
+//! 2. A wait is for an earlier Update, or, for one whose name was cancelled, for its replacement,
+//!    which does not wait for the waiting one. So no Update waits for itself, and every round
+//!    writes something due in place.
 //! 3. Deltas on one field land in order; links commute (the buffer sees to it).
-//! 4. What is due brings along all that it depends on.
+//! 4. A due Update makes all its dependencies due.
 //! 5. An Update is in flight no longer than [`Ages::most`] and the rounds that it takes.
 //!
-//! Not asserted: 3, which the buffer keeps; 4, since a round that brings nothing home is noticed by
-//! 2; 5, which is about time.
+//! Not asserted: 3, which the buffer keeps; 4, since a round that writes nothing in place is
+//! noticed by 2; 5, which is about time.
 
 mod cancel;
 mod counts;
@@ -78,41 +79,41 @@ use facts::{Facts, Names};
 
 pub use options::SoftUpdatesOptions;
 
-/// Those of policy `sync`, and [`WHENEVER`].
+/// The ranks of policy `sync`, and [`WHENEVER`].
 const RANKS: usize = 11;
-/// The rank of what no other item waits for, and that waits for none.
+/// The rank of items that wait for no item and that no item waits for.
 const WHENEVER: usize = 10;
-/// The first rank that lets something be seen that was not.
+/// The first rank that makes something visible.
 const REVEALING: usize = 2;
-/// The first rank that takes something away.
+/// The first rank that removes something.
 const DESTRUCTIVE: usize = 6;
 /// The first rank behind names that go.
 const BEHIND_NAMES: usize = 7;
-/// The rank of bits that are given back.
+/// The rank of freed bits.
 const GIVING_BACK: usize = 9;
 /// The first rank that replaces something.
 const REPLACING: usize = 4;
-/// So many Updates are looked at to see whether a name may be cancelled.
+/// Maximum number of Updates searched to see whether a name may be cancelled.
 const MOST_LOOKED_AT: usize = 32;
-/// How often old changes are looked for.
+/// Interval of the search for old changes.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How far another Update has to be.
+/// The state that another Update has to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// Its inodes are initialised, its links counted.
+    /// Inodes initialised, links counted.
     Prepared,
     /// The names that it adds hang.
     Hung,
-    /// The names that it takes away are gone.
+    /// Removed names are gone.
     Dropped,
-    /// It is durable.
+    /// Durable.
     Done,
-    /// So is every Update before it.
+    /// Durable, and so is every earlier Update.
     DoneThrough,
 }
 
-/// From which rank on an Update waits, and for what.
+/// A wait of one Update for another, from a rank on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wait {
     from: usize,
@@ -120,44 +121,44 @@ struct Wait {
     until: Until,
 }
 
-/// An Update of which something is not durable yet.
+/// An Update that is not fully durable.
 struct Flight {
     sequence: u64,
-    /// How many items of each rank.
+    /// Number of remaining items of each rank.
     remaining: [u32; RANKS],
-    /// Whether payload still waits for a flush that was issued after it.
+    /// Whether payload still waits for a flush issued after it.
     payload: bool,
     since: Instant,
     waits: Vec<Wait>,
-    /// What has to hang for its names to hang.
+    /// Updates that have to hang for its names to hang.
     hangs_on: BTreeSet<u64>,
-    /// What changed the same entries before.
+    /// Earlier Updates that changed the same entries.
     follows: BTreeSet<u64>,
-    /// The Updates that depend on it in one of these ways.
+    /// Updates that depend on it by a wait, for hanging, or for an entry.
     needed_by: Vec<u64>,
-    /// The Updates whose state may change when this one's does; some may be durable by now.
+    /// Updates whose state may change when the state of this one does; some may be durable by now.
     watched_by: Vec<u64>,
-    /// Whether '..' of a directory changes with it.
+    /// Whether the Update changes '..' of a directory.
     has_moved_directory: bool,
     is_hung: bool,
-    /// The names that it takes away are gone, and their directories show that.
+    /// The names that it removes are gone, and their directories show that.
     is_dropped: bool,
-    /// Callers were told that it is durable.
+    /// Callers have been told that it is durable.
     is_told: bool,
-    /// Bytes of memory that its waits take, about.
+    /// Approximate bytes of memory of its waits.
     bytes: usize,
-    /// Where its items land, each with its rank.
+    /// Blocks in which its items land, each with its rank.
     homes: Vec<(usize, u64)>,
     names: Names,
 }
 
-/// The first rank of what shows nowhere.
+/// The first rank that is not visible anywhere.
 fn first_unseen() -> usize {
     if is_planted(Bug::HastyTelling) { BEHIND_NAMES } else { GIVING_BACK }
 }
 
 impl Flight {
-    /// One without items, which waits for nothing.
+    /// A flight without items or waits.
     fn new(sequence: u64, since: Instant) -> Self {
         Self {
             sequence,
@@ -188,7 +189,7 @@ impl Flight {
         self.remaining.iter().all(|&count| count == 0)
     }
 
-    /// Whether nothing is left of it but bits to be given back.
+    /// Whether only freed bits are left of it.
     fn only_gives_back(&self) -> bool {
         let first = first_unseen();
         let mut others = self.remaining.iter().enumerate();
@@ -200,7 +201,7 @@ impl Flight {
         self.waits.iter().any(|wait| wait.from < REVEALING)
     }
 
-    /// Bytes of memory that it takes, about, with what others note of it.
+    /// Approximate bytes of memory that it takes, including entries in other flights.
     fn memory(&self) -> usize {
         const IN_SET: usize = 3 * size_of::<u64>();
         let noted = self.hangs_on.len() + self.follows.len();
@@ -215,7 +216,8 @@ impl Flight {
     }
 }
 
-/// Updates in flight by sequence, those whose state may have changed, and what intents hold up.
+/// Updates in flight by sequence, those whose state may have changed, and the intents that delay
+/// some.
 #[derive(Default)]
 struct Flights(BTreeMap<u64, Flight>, work::Work, Option<Rc<Intents>>);
 
@@ -229,14 +231,14 @@ impl Flights {
             Until::Prepared => flight.current() >= REVEALING,
             Until::Hung => flight.is_hung,
             Until::Dropped => flight.is_dropped,
-            Until::Done => flight.is_told, // bits that it gives back show nowhere
+            Until::Done => flight.is_told, // its freed bits are not visible anywhere
             Until::DoneThrough => false,
         }
     }
 
-    /// Whether the name of an Update may hang when that of a later one does, which depends on
-    /// these: not if one of them depends on the first (invariant 2). It is not looked far, and not
-    /// at Updates up to `pinned`, which others depend on all together.
+    /// Whether the name of Update `before` may hang when that of a later Update does, which depends
+    /// on `needs`. It may not if one of these depends on `before` (invariant 2). The search is
+    /// short, and does not pass Updates up to `pinned`, which others depend on all together.
     fn may_stand_for(&self, before: u64, pinned: u64, needs: &BTreeSet<u64>) -> bool {
         let mut seen = BTreeSet::from([before]);
         let mut open = vec![before];
@@ -250,8 +252,8 @@ impl Flights {
         true
     }
 
-    /// What an Update needs for a rank below this one, of those that cannot have begun to wait for
-    /// it. One that is prepared without waiting for any other closes no circle.
+    /// The Updates that an Update needs for ranks below this one, except those that cannot have
+    /// begun to wait for it: one that is prepared without waiting for any other closes no circle.
     fn needs_below(&self, flight: &Flight, rank: usize) -> BTreeSet<u64> {
         let is_bound = |wait: &&Wait| match wait.until {
             Until::Prepared => self.0.get(&wait.on).is_some_and(Flight::waits_to_prepare),
@@ -278,14 +280,14 @@ impl Flights {
     }
 }
 
-/// How long a change waits for company before it is brought home, by what it changes.
+/// Maximum age of a change before it is written in place, by the block that it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ages {
     /// In an inode or a map.
     pub inode: Duration,
     /// In a directory.
     pub directory: Duration,
-    /// In any other block, and all of an Update.
+    /// In any other block, and for a whole Update.
     pub file: Duration,
 }
 
@@ -305,12 +307,12 @@ impl Ages {
         }
     }
 
-    /// The shortest that anything waits.
+    /// The shortest age.
     fn least(&self) -> Duration {
         self.inode.min(self.directory).min(self.file)
     }
 
-    /// The longest that anything waits.
+    /// The longest age.
     fn most(&self) -> Duration {
         self.file
     }
@@ -319,7 +321,7 @@ impl Ages {
 /// See the module's prose.
 pub type SoftUpdates = InPlace<Dependencies>;
 
-/// What of it is the order.
+/// The order of the policy.
 pub struct Dependencies {
     horizon: Horizon,
     flights: Rc<RefCell<Flights>>,
@@ -330,22 +332,22 @@ pub struct Dependencies {
     clock: Rc<dyn Clock>,
     options: SoftUpdatesOptions,
     counters: Counters,
-    /// Updates that later ones will rest on: they come along with the next round, or make one soon.
+    /// Updates that later ones will rest on: they go with the next round, or make one soon.
     ahead: RefCell<Vec<u64>>,
-    /// An Update rests on all up to this one.
+    /// An Update rests on all Updates up to this one.
     pinned: Cell<u64>,
-    /// All up to this one are to come home to the last bit.
+    /// All Updates up to this one must be written in place to the last bit.
     hurried: Cell<u64>,
     /// Whether something was due when the round began.
     pushes: Cell<bool>,
-    /// When old changes are looked for next.
+    /// Time of the next search for old changes.
     tick: Cell<Instant>,
-    /// What Updates in flight take is counted where the deltas are: both have one limit.
+    /// Counts the memory of Updates in flight together with the deltas: both have one limit.
     memory: Meter,
 }
 
 impl SoftUpdates {
-    /// A policy that writes to `home`, and intents to a ring if there is one.
+    /// A policy that writes in place to `home`, and intents to a ring if there is one.
     pub(crate) fn new(
         home: Rc<Home>,
         runtime: Runtime,
@@ -378,7 +380,7 @@ impl SoftUpdates {
 }
 
 impl Dependencies {
-    /// Notes what callers have asked for, with all that it depends on.
+    /// Makes Updates that callers asked for due, with all their dependencies.
     fn note_asked(&self) {
         let (through, each) = self.horizon.take_asked();
         let flights = self.flights.borrow();
@@ -388,7 +390,8 @@ impl Dependencies {
         self.want(asked, true);
     }
 
-    /// These are due, and all that they depend on (invariant 4); `is_awaited` if a caller waits.
+    /// Makes Updates due, with all their dependencies (invariant 4); `is_awaited` if a caller
+    /// waits.
     fn want(&self, sequences: impl IntoIterator<Item = u64>, is_awaited: bool) {
         let (flights, mut due) = (self.flights.borrow(), self.due.borrow_mut());
         let mut open: Vec<u64> = sequences.into_iter().collect();
@@ -408,16 +411,16 @@ impl Dependencies {
         }
     }
 
-    /// Buffers with a change that is as old as it may become and may land, and Updates of which all
-    /// is that old. Attributes alone wait for the latter, since what lands besides brings them
-    /// along.
+    /// Buffers with a change that has reached its maximum age and may land, and Updates whose
+    /// changes are all that old. Attributes alone wait for the latter, since other changes that
+    /// land carry them along.
     fn aged(&self, pending: &Pending) -> (Pending, Vec<u64>) {
         let flights = self.flights.borrow();
         let now = self.clock.now();
         let age = |sequence: u64| flights.0.get(&sequence).map(|flight| now.since(flight.since));
         let may_land = self.conditions();
         let holds = |delta: &Delta| delta.tag as usize != WHENEVER && may_land(delta);
-        // Only what the oldest Updates have changed can be old: they were staged in order.
+        // Only changes of the oldest Updates can be old: they were staged in order.
         let least = self.options.ages.least();
         let oldest = flights.0.values().take_while(|flight| now.since(flight.since) >= least);
         let homes = oldest.flat_map(|flight| flight.homes.iter().map(|&(_, address)| address));
@@ -435,7 +438,7 @@ impl Dependencies {
         (buffers, old.map(|(&sequence, _)| sequence).collect())
     }
 
-    /// The buffers in which something of what is due may land now.
+    /// The buffers in which part of a due Update may land now.
     fn due_buffers(&self, pending: &Pending) -> Pending {
         let (flights, due) = (self.flights.borrow(), self.due.borrow());
         let mut chosen = Pending::new();
@@ -452,7 +455,7 @@ impl Dependencies {
         chosen
     }
 
-    /// Updates that hold up what is due in these buffers, and are not due.
+    /// Updates that are not due and block due ones in these buffers.
     fn in_the_way(&self, chosen: &Pending) -> Vec<u64> {
         let holds = self.conditions();
         let due = self.due.borrow();
@@ -562,7 +565,7 @@ impl Order for Dependencies {
     fn push(&self) {
         let mut due = self.due.borrow_mut();
         if due.is_empty() {
-            due.extend(self.flights.borrow().0.keys()); // what comes later is for the next push
+            due.extend(self.flights.borrow().0.keys()); // later ones are for the next push
         }
     }
 
@@ -594,7 +597,7 @@ impl Order for Dependencies {
 
     fn choose(&self, pending: &Pending) -> Pending {
         self.note_asked();
-        let mut flights = self.flights.borrow_mut(); // of what was staged since the last round
+        let mut flights = self.flights.borrow_mut(); // staged since the last round
         flights.settle(!is_planted(Bug::StaleHangs));
         drop(flights);
         let (aged, old) = self.aged(pending);
@@ -635,7 +638,7 @@ impl Order for Dependencies {
         let done = flights.take_done();
         drop(flights);
         has_moved |= !done.is_empty();
-        has_moved |= is_planted(Bug::EarlyReceipts); // all of it was told before
+        has_moved |= is_planted(Bug::EarlyReceipts); // callers were told of all of it before
         has_moved |= self.intents.as_ref().is_some_and(|intents| intents.has_moved());
         debug_assert!(has_moved, "invariant 2: a round brings something home");
         for (sequence, flight) in done {
@@ -651,7 +654,7 @@ impl Order for Dependencies {
         for sequence in told {
             let is_needed = self.flights.borrow().is_needed(sequence);
             if sequence > self.hurried.get().max(self.pinned.get()) && !is_needed {
-                self.due.borrow_mut().remove(&sequence); // what is left waits for company
+                self.due.borrow_mut().remove(&sequence); // the rest is not urgent
             }
             self.horizon.pass(sequence);
         }

@@ -1,17 +1,17 @@
-//! Policy `sync`: ordered synchronous writes, as the first FFS had them.
+//! Policy `sync`: ordered synchronous writes, as in the original FFS.
 //!
-//! Each item of an Update has a rank by its meaning, which is its tag. A round writes, of every
-//! buffer, all deltas whose rank is reached, and flushes; then the next ranks are reached. Updates
-//! in flight share rounds: whatever is staged while a round is under way goes out with the next
-//! one, and nothing ever waits for company.
+//! The meaning of an item gives it a rank, which is its tag. A round writes, for every buffer, all
+//! deltas whose rank is reached, and flushes; then the next ranks are reached. Updates in flight
+//! share rounds: changes staged during a round go out with the next one, and no Update ever waits
+//! for another to share its round.
 //!
 //! Ranks: 0 bits taken, payload, blocks that nothing points at yet; 1 inodes initialised, links
 //! added; 2 names, chunks for them, and pointers in indirect blocks, appear; 3 sizes that cover
 //! them; 4 names name another file; 5 '..' of a moved directory; 6 names go; 7 links go, files
-//! become shorter; 8 pointers behind their end go; 9 bits given back. So what a cut leaves of a
-//! write or a truncation is the old file or the new one, and perhaps pointers behind its end. A
-//! create takes three flushes, as does the removal of a small file. Beyond that the disk keeps the
-//! contract of soft updates at every moment: no pointer leads to what is not initialised, and no
+//! become shorter; 8 pointers behind their end go; 9 bits given back. So a crash leaves the old
+//! file or the new one of a write or a truncation, and perhaps pointers behind its end. A create
+//! takes three flushes, as does the removal of a small file. Beyond that the disk keeps the
+//! contract of soft updates at every moment: no pointer leads to an uninitialised object, and no
 //! link count is too low.
 //!
 //! **Commit point**: an Update has happened when the flush that covers its last rank completes
@@ -27,16 +27,16 @@
 //!    directories need not rest on each other here: see promise 5 of [`vnode::Engine`].)
 //! 3. Deltas on one field land in order (the buffer sees to it).
 //! 4. Receipts come in the order of sequences.
-//! 5. Of an Update that adds a link to something that was there before, or is about to be, nothing
-//!    of rank 2 and up lands before the ranks 0 and 1 of every earlier Update: the name must not
+//! 5. If an Update adds a link to something that existed before, or is about to exist, nothing of
+//!    its ranks 2 and up lands before the ranks 0 and 1 of every earlier Update: the name must not
 //!    lead to a new directory whose parent does not count it yet.
-//! 6. Nothing of an Update lands before those on which it rests are durable.
+//! 6. Nothing of an Update lands before the Updates that it rests on are durable.
 //!
 //! Not asserted: 2 and 5, which are the condition itself; 3, which the buffer keeps; 4, which the
 //! horizon asserts.
 //!
-//! What a delta waits for always has a lower sequence or, in the same Update, a lower rank; so some
-//! delta can land in every round until none is left.
+//! A delta waits only for lower sequences or, in the same Update, lower ranks; so some delta can
+//! land in every round until none is left.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -55,21 +55,21 @@ use crate::item::{Intent, Item};
 use crate::planted::{Bug, is_planted};
 
 const RANKS: usize = 10;
-/// The first rank that lets something be seen that was not.
+/// The first rank that makes something visible.
 const REVEALING: usize = 2;
-/// The first rank that replaces something: from it on, earlier Updates are waited for.
+/// The first rank that replaces something: from it on, deltas wait for earlier Updates.
 const REPLACING: usize = 4;
-/// The first rank that takes something away.
+/// The first rank that removes something.
 const DESTRUCTIVE: usize = 6;
-/// The last rank that a reader may see: what follows is behind the end of files, or free.
+/// The last rank that a reader may see: later ones are behind the end of files, or free.
 const LAST_SEEN: u32 = 7;
 
-/// An Update of which something is not durable yet: how many items of each rank.
+/// An Update that is not fully durable: the number of remaining items of each rank.
 struct Flight {
     remaining: [u32; RANKS],
-    /// Whether payload still waits for a flush that was issued after it.
+    /// Whether payload still waits for a flush issued after it.
     payload: bool,
-    /// Whether it adds a link.
+    /// Whether the Update adds a link.
     links: bool,
     /// Updates that have to be durable first.
     rests_on: Depends,
@@ -89,7 +89,7 @@ impl Flight {
 /// See the module's prose.
 pub type OrderedWrites = InPlace<Ranks>;
 
-/// What of it is the order.
+/// The order of the policy.
 #[derive(Default)]
 pub struct Ranks {
     horizon: Horizon,
@@ -98,7 +98,7 @@ pub struct Ranks {
 }
 
 impl OrderedWrites {
-    /// A policy that writes to `home`, and intents to a ring if there is one.
+    /// A policy that writes in place to `home`, and intents to a ring if there is one.
     pub(crate) fn new(home: Rc<Home>, runtime: Runtime, intents: Option<Rc<Intents>>) -> Rc<Self> {
         Self::with(Ranks::default(), home, runtime, intents)
     }
@@ -120,11 +120,11 @@ pub(super) fn rank_of(intent: Intent) -> Option<u32> {
         Intent::LinkDropped | Intent::SizeCleared => 7,
         Intent::PointerCleared => 8,
         Intent::MapGivenBack => 9,
-        Intent::AttributesSet => return None, // joins the others, see `tags`
+        Intent::AttributesSet => return None, // takes the rank of another item, see `tags`
     })
 }
 
-/// Whether an Update rests on some that are in flight (invariant 6).
+/// Whether an Update rests on Updates that are in flight (invariant 6).
 fn rests(flights: &BTreeMap<u64, Flight>, flight: &Flight) -> bool {
     let rests_on = &flight.rests_on;
     let first = flights.keys().next().copied().unwrap_or(u64::MAX);
@@ -132,7 +132,7 @@ fn rests(flights: &BTreeMap<u64, Flight>, flight: &Flight) -> bool {
         || rests_on.each().iter().any(|before| flights.contains_key(&before.0))
 }
 
-/// A rank that a bug gives an item.
+/// The wrong rank that a planted bug gives an item.
 fn planted_rank(intent: Intent) -> Option<u32> {
     let wrong: &[(Bug, Intent, u32)] = &[
         (Bug::EarlyNames, Intent::EntryAdded, 1),
@@ -167,10 +167,10 @@ impl Order for Ranks {
         if is_planted(Bug::EqualRanks) {
             return vec![0; items.len()];
         }
-        // Attributes need no order: they go with the last flush that is needed anyway, but not
-        // with what no caller waits to see.
+        // Attributes need no order: they go with the last flush that is needed anyway, but not with
+        // changes that no caller waits to see.
         let rank_of = |intent| planted_rank(intent).or_else(|| rank_of(intent));
-        // Alone they have a rank that may be seen: a call that sets them has an intent.
+        // On their own they have a visible rank: a call that sets them has an intent.
         let last = items.iter().filter_map(|item| rank_of(item.intent)).max();
         let free = last.unwrap_or(FIRST_SEEN).min(LAST_SEEN);
         let ranks = items.iter().map(|item| rank_of(item.intent).unwrap_or(free));
@@ -210,7 +210,7 @@ impl Order for Ranks {
         pending.clone()
     }
 
-    /// For each Update in flight the rank that it has reached, as a test for deltas.
+    /// For each Update in flight the rank that it has reached, as a predicate for deltas.
     fn conditions(&self) -> impl Fn(&Delta) -> bool + use<> {
         let flights = self.flights.borrow();
         let (mut all_revealed, mut all_prepared) = (true, true);
@@ -283,7 +283,7 @@ mod tests {
         OrderedWrites::new(recovered.home.clone(), executor.runtime(), None)
     }
 
-    /// Stages an Update of one byte of a block of its own, which rests on others.
+    /// Stages an Update of one byte in a block of its own, which rests on others.
     fn stage(policy: &OrderedWrites, address: u64, rests_on: Depends) -> Rc<Buffer> {
         let buffer = Buffer::new(address, Role::Directory, block::Buffer::zeroed(4096));
         policy.home.install(&buffer);
@@ -291,12 +291,12 @@ mod tests {
         buffer
     }
 
-    /// Stages an Update of one byte of a block, which rests on others.
+    /// Stages an Update of one byte in a block, which rests on others.
     fn change(policy: &OrderedWrites, buffer: &Rc<Buffer>, offset: usize, rests_on: Depends) {
         change_ranks(policy, buffer, offset, &[0], rests_on);
     }
 
-    /// Stages an Update of a byte of a block for each of these ranks.
+    /// Stages an Update with one byte of a block for each of these ranks.
     fn change_ranks(
         policy: &OrderedWrites,
         buffer: &Rc<Buffer>,
@@ -333,7 +333,7 @@ mod tests {
         let executor = Executor::new(1);
         executor.block_on(async {
             let policy = policy_on(&executor).await;
-            policy.running.set(true); // rounds come when the test says so
+            policy.running.set(true); // the test runs the rounds
             let buffer = stage(&policy, 2000, Depends::NOTHING);
             policy.round().await.expect("the disk is good");
             change_ranks(&policy, &buffer, 10, &[2, 7, 9], Depends::NOTHING);
@@ -347,15 +347,15 @@ mod tests {
         });
     }
 
-    /// Updates that are staged, and planned for before, while no round ends; whether a task that
-    /// then waits to be next goes on after one.
+    /// The number of Updates that are planned and staged while no round ends; and whether a task
+    /// that then waits for its turn goes on after one.
     fn staged_without_a_round() -> (usize, bool) {
         let executor = Executor::new(1);
         executor.block_on(async {
             let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::default() };
             let recovered = Recovered::just_made(&executor, &options).await;
             let policy = OrderedWrites::new(recovered.home.clone(), executor.runtime(), None);
-            policy.running.set(true); // rounds come when the test says so
+            policy.running.set(true); // the test runs the rounds
             let buffer = stage(&policy, 2000, Depends::NOTHING);
             let mut staged = 1;
             let mut next = Update::new(vnode::Space::Superuser);
@@ -389,12 +389,12 @@ mod tests {
         assert_eq!(staged, 20_000);
     }
 
-    /// The round with which each of four Updates lands, of which the last rests on these.
+    /// The rounds in which four Updates land, the last of which rests on `rests_on`.
     fn rounds(rests_on: Depends) -> [usize; 4] {
         let executor = Executor::new(1);
         executor.block_on(async {
             let policy = policy_on(&executor).await;
-            policy.running.set(true); // rounds come when the test says so
+            policy.running.set(true); // the test runs the rounds
             let mut buffers = vec![stage(&policy, 4000, Depends::NOTHING)];
             buffers.push(stage(&policy, 4008, Depends::on(Sequence(1))));
             buffers.push(stage(&policy, 4016, Depends::NOTHING));

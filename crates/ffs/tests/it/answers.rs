@@ -1,5 +1,5 @@
-//! Under policy `log` a call is remembered with what it changes: after a cut, both are there or
-//! neither is.
+//! Under policy `log` a call is remembered together with its changes: after a cut, both are there
+//! or neither.
 
 use crate::common::calls::{forgotten_calls, long_file_cut_short, record, repetitions};
 

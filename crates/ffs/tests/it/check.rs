@@ -1,4 +1,4 @@
-//! The checker on disks that are well, and on disks with one thing wrong each.
+//! The checker on undamaged disks, and on disks with one defect each.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -81,7 +81,8 @@ fn sample(world: &World) -> (Rc<MemoryDisk>, Geometry) {
     (disk, geometry)
 }
 
-/// Repairs a disk; what was found. Afterwards there is nothing to find, by us or by another judge.
+/// Repairs a disk and returns the report. Afterwards neither our checker nor another judge finds
+/// anything.
 fn repaired(world: &World, disk: &MemoryDisk, name: &str) -> Report {
     let options = CheckOptions { repair: true, ..CheckOptions::default() };
     let report = world.run(check(disk, &world.runtime(), &options, &mut |_| ()));
@@ -233,7 +234,7 @@ fn noise_over_a_table_of_inodes_costs_those_inodes() {
     let (disk, geometry) = sample(&world);
     let b = ino_of(&world, &disk, &["b"]);
     let chance = Seeded::new(6);
-    // The table block of the directory's group, not that of the root.
+    // The inode block of the directory's group, not that of the root.
     let d = ino_of(&world, &disk, &["d"]);
     assert_ne!(geometry.group_of_inode(d), 0);
     let noise: Vec<u8> = (0..4096).map(|_| chance.next_u64() as u8).collect();

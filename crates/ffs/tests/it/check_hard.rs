@@ -1,5 +1,5 @@
-//! The checker where a repair could do harm: damage of one file that reaches into another, repairs
-//! that are cut, names and sizes that can be saved.
+//! The checker where a repair could do harm: damage of one file that affects another, interrupted
+//! repairs, names and sizes that can be saved.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ fn options() -> MkfsOptions {
     MkfsOptions { block_size: BLOCK, fragment_size: 512, ..MkfsOptions::default() }
 }
 
-/// Offsets in a file, with what stands there.
+/// Offsets in a file, with the content there.
 type Pieces<'a> = &'a [(u64, Vec<u8>)];
 
 /// A volume with these files in its root.
@@ -42,7 +42,7 @@ fn volume_with(world: &World, files: &[(&str, Pieces<'_>)]) -> (Rc<MemoryDisk>, 
     (disk, geometry)
 }
 
-/// The byte of the disk at which an entry of the root begins.
+/// Byte offset on the disk of an entry of the root.
 fn entry_byte(disk: &MemoryDisk, geometry: &Geometry, name: &str) -> u64 {
     let start = geometry.byte_address(inode_at(disk, geometry, 2).direct[0].get() as u64);
     let chunk = disk.bytes(start, 512);
@@ -51,7 +51,7 @@ fn entry_byte(disk: &MemoryDisk, geometry: &Geometry, name: &str) -> u64 {
     start + at as u64 - 8
 }
 
-/// What `look` says of the volume, which is stopped afterwards.
+/// The result of `look` on the volume, which is stopped afterwards.
 fn with_volume<T>(world: &World, disk: &Rc<MemoryDisk>, look: impl AsyncFnOnce(&Volume) -> T) -> T {
     world.run(async {
         let volume = reopen(world, disk).await;
@@ -82,7 +82,7 @@ fn text(report: &Report) -> String {
     report.findings.list.iter().map(|finding| format!("{finding}\n")).collect()
 }
 
-/// Repairs a disk. Afterwards there is nothing to find, by us or by another judge.
+/// Repairs a disk. Afterwards neither our checker nor another judge finds anything.
 fn repaired(world: &World, disk: &MemoryDisk, name: &str) -> Report {
     let options = CheckOptions { repair: true, ..CheckOptions::default() };
     let report = world.run(check(disk, &world.runtime(), &options, &mut |_| ()));
@@ -109,7 +109,7 @@ fn a_stray_indirect_pointer_changes_no_data_of_another_file() {
     assert!(content(&world, &disk, "well") == words, "{}", text(&report));
 }
 
-/// The disk with every set of the sectors of its first stage of writes.
+/// The disk with every subset of the sectors of its first stage of writes.
 fn cut_in_first_stage(before: &[u8], events: &[Event]) -> Vec<Rc<MemoryDisk>> {
     let mut sectors = Vec::new();
     for event in events.iter().take_while(|event| !matches!(event, Event::Flush)) {
@@ -222,7 +222,7 @@ fn damage_behind_many_findings_is_not_taken_for_a_cut() {
         if dinode.size.get() != 13 * BLOCK || dinode.is_free() {
             continue;
         }
-        // All slots behind the end of the file hold a pointer.
+        // Every slot behind the end of the file holds a pointer.
         let tree = geometry.byte_address(dinode.indirect[0].get() as u64);
         let pointer = disk.bytes(tree, 8);
         disk.put(tree, &pointer.repeat(BLOCK as usize / 8));
@@ -230,7 +230,7 @@ fn damage_behind_many_findings_is_not_taken_for_a_cut() {
     }
     assert_eq!(files, FILES);
     assert!(FILES * (BLOCK / 8 - 1) > FINDINGS_KEPT as u64);
-    // And the type of the first entry behind the dots is wrong, which no cut leaves.
+    // And the type of the first entry behind the dots is wrong, which no cut causes.
     disk.put(start + 24 + 6, &[1]);
     let before = disk.bytes(0, 4 * SIZE as usize);
     let opened = world.run(try_open(world.runtime(), disk.clone()));
@@ -263,8 +263,8 @@ fn names_in_lost_and_found_that_are_taken_keep_nobody_out() {
     }
 }
 
-/// Two files of which each says the same of everything: nobody can tell which is right. Both keep
-/// what can be read.
+/// Two files with equal claims on everything: no evidence says which is right. Both keep their
+/// readable content.
 #[test]
 fn equal_claims_on_a_tree_leave_both_files_their_content() {
     let world = World::new(1);
@@ -294,7 +294,7 @@ fn a_block_of_pointers_that_a_file_claims_as_data_stays_with_the_tree() {
     let (disk, geometry) = volume_with(&world, &[("a", &[(0, vec![1; 100])]), ("b", &pieces)]);
     let (a, b) = (ino_of(&world, &disk, &["a"]), ino_of(&world, &disk, &["b"]));
     let root = inode_at(&disk, &geometry, b).indirect[0];
-    // One pointer that is none takes from the tree what its block speaks for it.
+    // One invalid pointer takes away the weight that the block gives to the tree's claim.
     let byte = geometry.byte_address(root.get() as u64);
     disk.put(byte + BLOCK - 8, &u64::MAX.to_le_bytes());
     change_inode(&disk, &geometry, a, |dinode| {
@@ -306,8 +306,9 @@ fn a_block_of_pointers_that_a_file_claims_as_data_stays_with_the_tree() {
     assert!(content(&world, &disk, "b") == data, "{}", text(&report));
 }
 
-/// The target of a link is looked at before the claims on its block are settled, and a link without
-/// one gives up its block. Then nobody contests it, but the directory was not read to its end.
+/// The target of a link is checked before the claims on its block are settled, and a link without a
+/// target gives up its block. Then the block is not contested, but the directory was not read to
+/// its end.
 #[test]
 fn a_claim_that_is_given_up_hides_no_names_of_a_directory() {
     let world = World::new(1);

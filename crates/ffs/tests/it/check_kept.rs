@@ -1,7 +1,7 @@
-//! What a repair keeps: damage that has one explanation costs what it hit, and nothing else.
+//! Things that a repair keeps: damage that has one explanation costs only what it hit.
 //!
-//! Each test damages a disk that is known file by file, and has it repaired. Then every file is as
-//! it was, but for what the test names, and the independent checker finds nothing.
+//! Each test damages a disk whose files are all known, and has it repaired. Then every file is as
+//! it was, except those that the test names, and the independent checker finds nothing.
 
 use std::collections::BTreeSet;
 
@@ -45,8 +45,8 @@ fn without_inode_hashes(base: &Base) -> MemoryDisk {
     disk
 }
 
-/// Repairs a disk; what was found. Afterwards there is nothing to find, and all files are as they
-/// were but for those that were touched.
+/// Repairs a disk and returns the report. Afterwards a check finds nothing, and all files except
+/// the touched ones are as they were.
 fn repaired(base: &Base, disk: &MemoryDisk, touched: &Touched) -> Result<Report, String> {
     let look = examine(disk, false, None).map_err(|error| error.to_string())?;
     repair(disk, Some(&look))?;
@@ -55,7 +55,7 @@ fn repaired(base: &Base, disk: &MemoryDisk, touched: &Touched) -> Result<Report,
     Ok(look)
 }
 
-/// The same of many damages of one disk: all that went wrong.
+/// The same for many damages of one disk: returns all errors.
 fn all_repaired(base: &Base, disks: impl Iterator<Item = (String, MemoryDisk)>) {
     let (mut count, mut wrong) = (0, Vec::new());
     for (label, disk) in disks {
@@ -99,7 +99,7 @@ fn a_file_whose_mode_lost_its_only_bit_is_a_file_again() {
     let base = Base::small_blocks();
     let ino = ino_of(&base, "/twelve");
     let disk = base.disk.fork();
-    // A regular file that nobody may use: of its mode one bit is set.
+    // A regular file without permissions: one bit of its mode is set.
     change_inode(&disk, &base.geometry, ino, |dinode| {
         dinode.mode.set(mode_of(FileKind::Regular, 0));
     });
@@ -110,7 +110,7 @@ fn a_file_whose_mode_lost_its_only_bit_is_a_file_again() {
     assert_eq!(before.as_bytes(), after.as_bytes(), "{}", lines(&report));
 }
 
-/// A file of which the hash says that a bit is wrong without which the file would have no block.
+/// A file whose hash proves that a bit is wrong, without which the file would have no block.
 fn keeps_its_block() -> bool {
     let base = Base::small_blocks();
     let ino = ino_of(&base, "/fragment");
@@ -155,7 +155,7 @@ fn a_wrong_bit_of_a_group_block_is_put_back() {
     }
 }
 
-/// All of a superblock but the time at which it was written.
+/// A superblock except for its write time.
 fn superblock_at(disk: &MemoryDisk, base: &Base) -> Vec<u8> {
     let size = base.geometry.superblock_size as usize;
     let mut block = disk.bytes(SUPERBLOCK_ADDRESS, size);
@@ -189,7 +189,7 @@ fn a_wrong_bit_of_a_superblock_is_put_back_where_there_is_no_copy() {
     }
 }
 
-/// The bits of a size in which fragments are counted, or blocks where trees hold some.
+/// The bits of a size that count fragments, or blocks where indirect trees hold some.
 fn size_bits(base: &Base, ino: u64) -> std::ops::Range<u32> {
     let size = base.files[&ino].attributes.size;
     let geometry = &base.geometry;
@@ -203,7 +203,8 @@ fn a_size_with_a_wrong_bit_costs_nothing_where_inodes_bear_no_hashes() {
     for base in [Base::small_blocks(), Base::large_blocks()] {
         let plain = without_inode_hashes(&base);
         let paths = ["/fragment", "/tail", "/twelve", "/single", "/double", "/large", "/a", ""];
-        // One chunk of a fragment of eight: two bits say as much, and the longer one is taken.
+        // One chunk of a fragment of eight: two bits are equally likely, and the longer size is
+        // taken.
         let is_clear = |path: &&&str| base.name != "32k" || **path != "/a";
         let cases = paths.iter().filter(is_clear).flat_map(|path| {
             let ino = ino_of(&base, path);
@@ -223,7 +224,7 @@ fn a_size_with_a_wrong_bit_costs_nothing_where_inodes_bear_no_hashes() {
 fn a_link_is_one_again_whatever_bit_of_its_size_or_type_is_wrong() {
     let base = Base::small_blocks();
     let plain = without_inode_hashes(&base);
-    // A long link that is a file by one bit looks like that file, and nothing speaks against it.
+    // A long link that is a file by one bit looks like that file, and nothing contradicts it.
     let bits = || (16 * 8..24 * 8).chain(12..16);
     let long = bits().filter(|&at| at != 13).map(|at| ("/long-link", at));
     let cases = bits().map(|at| ("/short-link", at)).chain(long);
@@ -266,7 +267,7 @@ fn bad_pointers_cost_their_blocks_alone() {
     }
 }
 
-/// The entries of a directory's block that name files: how many there are.
+/// The names of files in a directory's block.
 fn names_in(disk: &MemoryDisk, byte: u64, bytes: u64) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for chunk in disk.bytes(byte, bytes as usize).chunks_exact(512) {
@@ -287,7 +288,7 @@ fn names_in(disk: &MemoryDisk, byte: u64, bytes: u64) -> BTreeSet<String> {
     names
 }
 
-/// Makes holes of some blocks of a directory, and shows that the names in them are all it costs.
+/// Makes holes of some blocks of a directory, and checks that only the names in them are lost.
 fn holes_cost_their_names(base: &Base, path: &str, holes: &[u64]) {
     let ino = ino_of(base, path);
     let (disk, geometry) = (base.disk.fork(), &base.geometry);
@@ -331,8 +332,8 @@ fn a_lost_block_of_a_directory_costs_the_names_in_it_alone() {
     }
 }
 
-/// All blocks behind the direct ones are gone with their tree: nothing says that there were any but
-/// the size, and the names before them stay.
+/// All blocks behind the direct ones are lost with their tree: only the size shows that there were
+/// any, and the names before them stay.
 #[test]
 fn a_lost_tree_of_a_directory_costs_no_name_before_it() {
     let base = Base::small_blocks();
@@ -384,7 +385,7 @@ fn a_damaged_inode_gets_the_type_of_its_name() {
     all_repaired(&base, disks);
 }
 
-/// Nobody knows which of the two is right then; what is kept is said to be a loss.
+/// It is unknown which of the two is right then; the kept content is reported as a loss.
 #[test]
 fn a_type_that_content_contradicts_is_a_loss() {
     let base = Base::small_blocks();
@@ -435,7 +436,7 @@ fn runs_of_another_length_than_the_sums_are_a_setting() {
     }
 }
 
-/// Names that many findings have in common are looked for in one go.
+/// Names that many findings have in common are looked up in one pass.
 #[test]
 fn paths_of_many_findings_cost_one_look_into_their_directory() {
     const FILES: u64 = 200;
@@ -463,11 +464,11 @@ fn paths_of_many_findings_cost_one_look_into_their_directory() {
         disk.bytes_read()
     };
     let (few, many) = (read(1), read(FILES));
-    // What is read of each is its own inode: a block, and the sector to be written.
+    // For each one its own inode is read: a block, and the sector to be written.
     assert!(many <= few + FILES * (8 << 10), "{few} bytes for one, {many} for {FILES}");
 }
 
-/// A count that systems with a sign take for a negative one.
+/// A link count that signed readers take for a negative one.
 #[test]
 fn a_count_of_links_has_no_sign() {
     let base = Base::small_blocks();

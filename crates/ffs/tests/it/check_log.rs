@@ -1,4 +1,4 @@
-//! Logs of volumes that are checked and repaired: what they hold comes home, or nothing is done.
+//! Logs of volumes that are checked and repaired: their changes are replayed, or nothing is done.
 
 use std::rc::Rc;
 
@@ -32,7 +32,7 @@ fn a_volume_whose_log_is_not_at_hand_is_not_repaired() {
     repair_without_a_log(1).unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
-/// What a log prepares of a volume that was cut, with another log and without any.
+/// Result of preparing a crashed volume, with another log and without any.
 fn prepared(log: Option<Image>, log_use: LogUse) -> Result<LogState, OpenError> {
     let (images, _) = with_a_chain(1);
     let before = [images.home.fingerprint(), log.as_ref().map_or(0, Image::fingerprint)];
@@ -67,7 +67,7 @@ fn what_is_given_up_is_listed_as_lost_and_never_comes_back() {
     let (home, log) = (disks.home.clone() as _, disks.log.clone().map(|log| log as _));
     let runtime = executor.runtime();
     executor.block_on(async {
-        // As if it were away.
+        // As if the log were missing.
         let state = prepare(&home, None, &runtime, LogUse::GiveUp).await.expect("asked for").state;
         let options = CheckOptions { repair: true, log: state, ..CheckOptions::default() };
         let report = check(&*home, &runtime, &options, &mut |_| ()).await.expect("it ends");
@@ -75,7 +75,7 @@ fn what_is_given_up_is_listed_as_lost_and_never_comes_back() {
         let loss = list.iter().find(|finding| finding.invariant == Invariant::LogHome);
         assert_eq!(loss.expect("it is told").severity, Severity::Loss);
         assert!(report.log_since_seconds.is_some() && report.repaired);
-        // It turns up again.
+        // The log turns up again.
         for log_use in [LogUse::Look, LogUse::Replay] {
             let refused = prepare(&home, log.as_ref(), &runtime, log_use).await;
             assert!(matches!(refused, Err(OpenError::LogLeft)), "{refused:?}");
@@ -86,7 +86,7 @@ fn what_is_given_up_is_listed_as_lost_and_never_comes_back() {
     });
 }
 
-/// What a volume, which needs no log, is told of one with which another volume was cut off.
+/// A volume that needs no log gets this error for the log of another volume that crashed.
 #[test]
 fn a_log_that_another_volume_needs_is_left_alone() {
     let (images, _) = with_a_chain(1);

@@ -1,5 +1,5 @@
 //! The checker on disks that are odd as a whole: a journal below, an older file system in between,
-//! a whole branch of the tree that has lost its types.
+//! a whole branch of the tree without its types.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::common::{MemoryDisk, World, findings};
 
 const SIZE: u64 = 8 << 20;
 const BLOCK: u64 = 4096;
-/// More than a check makes rounds.
+/// More than the number of rounds of a check.
 const DEEP: usize = 30;
 
 async fn made(world: &World) -> (Rc<MemoryDisk>, Volume) {
@@ -32,7 +32,7 @@ fn examine(world: &World, disk: &MemoryDisk) -> Result<Report, CheckError> {
     world.run(check(disk, &world.runtime(), &options, &mut |_| ()))
 }
 
-/// Repairs a disk; afterwards nobody finds anything.
+/// Repairs a disk; afterwards no checker finds anything.
 fn repaired(world: &World, disk: &MemoryDisk, name: &str) -> (Report, String) {
     let report = examine(world, disk).unwrap_or_else(|error| panic!("{name}: {error}"));
     let lines = report.findings.list.iter().map(|finding| format!("{finding}\n")).collect();
@@ -58,7 +58,7 @@ fn journalled(world: &World, clean: u8) -> Rc<MemoryDisk> {
     disk
 }
 
-/// What the journal holds comes over the disk when FreeBSD attaches it.
+/// FreeBSD writes the journal over the disk when it attaches it.
 #[test]
 fn a_disk_with_an_open_journal_below_it_is_not_repaired() {
     let world = World::new(1);
@@ -72,7 +72,8 @@ fn a_disk_with_an_open_journal_below_it_is_not_repaired() {
     assert_eq!(look.expect("it may be looked at").findings.count(Invariant::LinkCount), 1);
 }
 
-/// One that was stopped cleanly is repaired, and so is what a repair of ours left of it.
+/// A disk whose journal was closed cleanly is repaired, and so is the state that a repair of ours
+/// left of it.
 #[test]
 fn a_disk_with_a_closed_journal_below_it_is_repaired() {
     let world = World::new(1);
@@ -150,8 +151,8 @@ fn directories_within_each_other_may_all_have_lost_their_types() {
     assert_eq!(content, b"content");
 }
 
-/// Where a group's header is gone, its inode table is asked, and may answer with inodes of long
-/// ago. A file that is known takes nothing from those, even when something is wrong with it.
+/// If a group's header is lost, its inode table is read, and may contain old inodes. A known file
+/// loses no block to those, even if it is damaged itself.
 #[test]
 fn an_inode_of_long_ago_takes_no_block_of_a_file() {
     let world = World::new(1);
@@ -193,7 +194,7 @@ fn an_inode_of_long_ago_takes_no_block_of_a_file() {
     assert!(content == data, "{lines}");
 }
 
-/// -1 is the number of no device, and other systems take it for that.
+/// -1 means no device to other systems.
 #[test]
 fn a_device_has_a_number() {
     let world = World::new(1);
@@ -214,7 +215,7 @@ fn a_device_has_a_number() {
     assert_eq!(report.findings.count(Invariant::Device), 1, "{lines}");
 }
 
-/// Behind a long target its block holds zeros: what is no zero belongs to the target.
+/// A target's block is zero behind the target: nonzero bytes there belong to the target.
 #[test]
 fn a_target_that_goes_on_behind_its_size_comes_back() {
     let world = World::new(1);
@@ -238,8 +239,8 @@ fn a_target_that_goes_on_behind_its_size_comes_back() {
     assert_eq!(size, target.len() as u64, "{lines}");
 }
 
-/// The first chunk of a directory lies over one in the midst of another, and the directory that it
-/// names cannot say any more where it is: whether it is still there after a repair.
+/// The first chunk of a directory lies over one in the middle of another, and the directory that it
+/// names has lost the record of its place. Returns whether it is still in its place after a repair.
 pub(crate) fn is_where_it_was() -> bool {
     let world = World::new(1);
     let (disk, [wide, above, below]) = world.run(async {
@@ -249,7 +250,7 @@ pub(crate) fn is_where_it_was() -> bool {
         for number in 0..200 {
             volume.create(wide, &format!("file-{number:04}")).await.expect("new");
         }
-        // Its name in the other one would be the nearer to the root.
+        // Its name in the other one would be nearer to the root.
         let far = volume.mkdir(root, "far").await.expect("new");
         let above = volume.mkdir(far, "above").await.expect("new");
         let below = volume.mkdir(above, "below").await.expect("new");

@@ -1,4 +1,5 @@
-//! Files come, grow, shrink, move and go; then the disk is read back, and judged when it stopped.
+//! Files are made, extended, truncated, moved and removed; then the stopped disk is read back and
+//! judged.
 
 use std::collections::BTreeMap;
 
@@ -127,7 +128,7 @@ fn a_file_reaches_into_the_tree_of_three_levels_and_comes_back() {
         let (disk, volume) = fresh(&world, 32 << 20, &sizes(4096, 512)).await;
         let root = volume.files.root();
         let id = volume.create(root, "sparse").await.expect("there is room");
-        // One piece in each tree, two in the last, and both sides of where one begins.
+        // One piece in each tree, two in the last, and one on either side of the start of a tree.
         let pieces = [0, 13, 12 + 512, TRIPLE - 1, TRIPLE, TRIPLE + 600, TRIPLE + 512 * 512 + 7];
         for block in pieces {
             let data = vec![block as u8 | 1; 3000];
@@ -164,7 +165,7 @@ fn a_file_reaches_into_the_tree_of_three_levels_and_comes_back() {
     });
 }
 
-/// The tree of two levels begins here, and each of its pointers leads to so many blocks.
+/// The tree of two levels begins here, and each of its pointers leads to `FAN` blocks.
 const DOUBLE: u64 = 12 + 512;
 const FAN: u64 = 512;
 
@@ -177,7 +178,7 @@ fn a_file_is_cut_off_in_a_hole_of_a_whole_tree() {
         let id = volume.create(root, "sparse").await.expect("there is room");
         let far = (DOUBLE + 3 * FAN) * BLOCK;
         volume.write(id, far, vec![9; 3000], Stability::FileSync).await.expect("there is room");
-        // The new end lies where no pointer leads; the last block is made there.
+        // The new end lies in a hole; the last block is made there.
         let end = (DOUBLE + 2 * FAN + 5) * BLOCK + 7;
         volume.resize(id, end).await.expect("it can");
         assert_eq!(read_at(&volume, id, end - 10, 100).await, vec![0; 10]);

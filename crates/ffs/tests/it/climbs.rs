@@ -1,5 +1,5 @@
-//! The way up from a directory: a rename looks along it whether a directory would move below
-//! itself, however deep that is; and what a damaged disk says of it has an end.
+//! The path up from a directory: a rename follows it to see whether a directory would move below
+//! itself, at any depth; and on a damaged disk the search ends.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::common::{MemoryDisk, World};
 const SIZE: u64 = 16 << 20;
 const BLOCK: u64 = 4096;
 const DEEPEST: usize = 7;
-/// Of the number in '..' in the first chunk.
+/// Offset of the inode number in '..' in the first chunk.
 const DOT_DOT: u64 = 12;
 
 /// A line of directories, each in the one before, the first in the root.
@@ -28,7 +28,7 @@ async fn line(volume: &Volume) -> Vec<ObjectId> {
     line
 }
 
-/// What comes of moving the first directory of a line below each of the others.
+/// Results of moving the first directory of a line below each of the others.
 fn moves_below_itself() -> Vec<Result<(), FsError>> {
     let world = World::new(1);
     world.run(async {
@@ -114,7 +114,7 @@ fn a_circle_of_parents_is_corrupt_for_whoever_climbs_it() {
     assert_eq!(moves_below_a_circle(), vec![Err(FsError::Corrupt); DEEPEST + 1]);
 }
 
-/// What a climb and a lookup say of '..' that names this number.
+/// Results of a climb and a lookup when '..' names this number.
 fn with_wrong_parent(parent: impl FnOnce(&[ObjectId], ObjectId) -> u32) -> [Option<FsError>; 2] {
     let world = World::new(1);
     world.run(async {
@@ -136,8 +136,8 @@ fn a_parent_that_is_no_directory_is_corrupt() {
     assert_eq!(with_wrong_parent(|_, _| 1), BOTH, "a whiteout");
 }
 
-/// What becomes of a directory whose pointer blocks name the same empty chunks again and again, so
-/// that it seems to have half a gigabyte of them.
+/// Results for a directory whose pointer blocks name the same empty chunks again and again, so that
+/// it seems to have half a gigabyte of them.
 fn with_endless_chunks(size: u64) -> [Option<FsError>; 3] {
     let world = World::new(1);
     world.run(async {

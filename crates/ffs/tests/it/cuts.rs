@@ -1,4 +1,4 @@
-//! The power is cut at random points of a recorded run, with a random part of what was not flushed:
+//! The power is cut at random points of a recorded run, with a random part of the unflushed writes:
 //! after the rebuild everything that was acknowledged is there, and the disk is without an error.
 //!
 //! Each of several actors works in a directory of its own, one operation after the other. When an
@@ -38,7 +38,7 @@ struct Run {
 }
 
 /// Records a run of several actors side by side on a disk with a volatile cache, whose writes take
-/// their time and overtake each other.
+/// time and overtake each other.
 fn record(seed: u64, options: &MkfsOptions, size: u64, steps: u64, honesty: Honesty) -> Run {
     let executor = Executor::new(seed);
     let disk_options = Options { honesty, ..Options::default() };
@@ -74,7 +74,7 @@ fn record(seed: u64, options: &MkfsOptions, size: u64, steps: u64, honesty: Hone
     })
 }
 
-/// What is in a directory now.
+/// Current content of a directory.
 async fn files_of(volume: &Volume, directory: ObjectId) -> Result<Files, FsError> {
     let mut files = Files::new();
     for text in volume.list(directory).await? {
@@ -87,7 +87,7 @@ async fn files_of(volume: &Volume, directory: ObjectId) -> Result<Files, FsError
     Ok(files)
 }
 
-/// Whether `found` may be what a cut between two states leaves.
+/// Whether `found` is a possible state after a cut between two states.
 fn is_between(found: &Files, before: &Files, after: &Files) -> bool {
     let names = found.keys().chain(before.keys()).chain(after.keys());
     names.into_iter().all(|name| {
@@ -111,7 +111,8 @@ fn describe(found: &Files, before: &Files, after: &Files) -> String {
     format!("\nfound {:?}\nbefore {:?}\nafter {:?}", sizes(found), sizes(before), sizes(after))
 }
 
-/// Opens what a cut left and compares it with what was acknowledged; says what is wrong.
+/// Opens the disk that a cut left and compares it with the acknowledged state; returns an error if
+/// they differ.
 fn check_cut(run: &Run, cut: &Cut, judged: bool) -> Result<(), String> {
     let (executor, disks) = after_cut(cut.seed, cut.image()?);
     let disk = disks.home;

@@ -1,5 +1,5 @@
-//! Damaged disks that open all the same: what is damaged is refused when it is met, file by file,
-//! and the rest is served.
+//! Damaged disks that still open: damage is refused when it is met, file by file, and the rest is
+//! served.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ fn options() -> MkfsOptions {
     MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() }
 }
 
-/// Says in the map that an inode is free.
+/// Marks an inode as free in the map.
 fn free_in_map(disk: &MemoryDisk, ino: u64) {
     let geometry = geometry_of(disk);
     change_group(disk, &geometry, geometry.group_of_inode(ino), |block| {
@@ -25,7 +25,7 @@ fn free_in_map(disk: &MemoryDisk, ino: u64) {
     });
 }
 
-/// The same of a fragment.
+/// The same for a fragment.
 fn free_fragment_in_map(disk: &MemoryDisk, fragment: u64) {
     let geometry = geometry_of(disk);
     let group = geometry.group_of_fragment(fragment);

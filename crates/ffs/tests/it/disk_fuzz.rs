@@ -1,18 +1,18 @@
-//! Whole disks with several things wrong at once: the engine serves or refuses them, and the
-//! checker repairs them.
+//! Whole disks with several defects at once: the engine serves or refuses them, and the checker
+//! repairs them.
 //!
 //! A case is a seed: one to eight damages of a disk, sealed or not. Then:
-//! 1. the volume is opened to be read, and everything that can be reached is read;
-//! 2. a copy is opened to be written, written a little, and stopped;
-//! 3. both are repaired, and a second check finds nothing; on the first, every file that was not
-//!    damaged is as it was;
-//! 4. now and then, the repair is cut off: some of its writes are lost, some torn. The next repair
+//! 1. the volume is opened for reading, and everything reachable is read;
+//! 2. a copy is opened for writing, written a little, and stopped;
+//! 3. both are repaired, and a second check finds nothing; on the first, every undamaged file is as
+//!    it was;
+//! 4. sometimes, the repair is interrupted: some of its writes are lost, some torn. The next repair
 //!    ends as if nothing had happened.
 //!
-//! Nothing panics, nothing waits for what never comes, nothing reads the disk again and again.
-//! `DURAMEN_RUNS=100000 cargo test --release -p ffs --test it disk_fuzz` makes so many cases,
-//! and `DURAMEN_CASE=SEED` that one alone. One repaired disk in 100 is shown to the independent
-//! checker too. With `--nocapture` it says how many that were, and which case took longest.
+//! Nothing panics, waits for ever, or reads the disk again and again. `DURAMEN_RUNS=100000 cargo
+//! test --release -p ffs --test it disk_fuzz` runs that many cases, and `DURAMEN_CASE=SEED` that
+//! one alone. One repaired disk in 100 is also checked by the independent checker. With
+//! `--nocapture` the test prints the number of these, and the slowest case.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -33,32 +33,32 @@ use crate::damage::map::Owner;
 use crate::damage::mutation::{Mutation, Structure, Touched};
 use crate::damage::oracle::Oracle;
 
-/// An ordinary run makes so many cases, fewer without optimisation, and shows one repaired disk in
-/// so many around.
+/// Number of cases of an ordinary run, fewer without optimisation; and the approximate interval at
+/// which a repaired disk is shown to the independent checker.
 const CASES: u64 = if cfg!(debug_assertions) { 200 } else { 1500 };
 const SHOWN: u64 = 100;
-/// Cases that went wrong once: claims of equal weight on an indirect block, copies that left no
-/// room for `lost+found`, more directories without their type than rounds, and, where there is no
-/// disk of FreeBSD's, a directory with a second name in a stray chunk.
+/// Cases that failed once: claims of equal weight on an indirect block, copies that left no room
+/// for `lost+found`, more directories without their type than rounds, and, without a FreeBSD disk,
+/// a directory with a second name in a stray chunk.
 const REGRESSIONS: [u64; 7] = [31014, 43759, 80097, 85962, 54878, 6519, 751];
-/// One in so many of the damages that are aimed is there to be chosen.
+/// Fraction of the aimed damages that can be chosen: one in `AIMED`.
 const AIMED: usize = 5;
-/// One repair in so many is cut off.
+/// One repair in `CUT` is interrupted.
 const CUT: u64 = 4;
-/// The most bytes of one file, and the most objects, that a walk reads.
+/// Maximum bytes of one file, and maximum number of objects, that a walk reads.
 const LONGEST: u64 = 1 << 20;
 const WIDEST: usize = 3000;
-/// No walk or check reads more than the disk's size so many times.
+/// Maximum bytes that a walk or check reads, as a multiple of the disk's size.
 const READS: u64 = 100;
 
-/// Damages a disk; which damages were sealed is part of the chance.
+/// Damages a disk; each damage is sealed or not at random.
 fn damaged(base: &Base, aimed: &[Mutation], prng: &mut Prng) -> (MemoryDisk, Vec<Mutation>) {
     let disk = base.disk.fork();
     let mut damages = Vec::new();
     for _ in 0..prng.between(1, 8) {
         let damage = one(base, aimed, prng);
         let with = damage.apply(base, prng.chance(1, 2));
-        // What the damage alone changed goes over what is there; seals included.
+        // The changes of this damage alone, seals included, go over the current content.
         for (at, bytes) in with.differences(&base.disk) {
             let old = base.disk.bytes(at, bytes.len());
             for (index, (new, old)) in bytes.iter().zip(&old).enumerate() {
@@ -72,7 +72,7 @@ fn damaged(base: &Base, aimed: &[Mutation], prng: &mut Prng) -> (MemoryDisk, Vec
     (disk, damages)
 }
 
-/// One damage: as often as not of those that are aimed at something.
+/// One damage: half of the time one that is aimed at something.
 fn one(base: &Base, aimed: &[Mutation], prng: &mut Prng) -> Mutation {
     if prng.chance(1, 2) {
         return aimed[prng.index(aimed.len())].clone();
@@ -80,7 +80,7 @@ fn one(base: &Base, aimed: &[Mutation], prng: &mut Prng) -> Mutation {
     let geometry = &base.geometry;
     let size = geometry.fragment_size;
     let metadata = base.metadata();
-    // Metadata of which there is much is chosen less often.
+    // Common kinds of metadata are chosen less often.
     let fragment = loop {
         let fragment = metadata[prng.index(metadata.len())];
         let inodes = matches!(base.map.owner(fragment * size), Owner::Inodes(_));
@@ -126,7 +126,7 @@ fn touched(base: &Base, damages: &[Mutation]) -> Touched {
     all
 }
 
-/// Reads everything that can be reached, whatever it answers.
+/// Reads everything reachable, ignoring the results.
 async fn wander(volume: &Volume) {
     let root = volume.files.root();
     let (mut seen, mut open) = (BTreeSet::new(), vec![root]);
@@ -167,7 +167,7 @@ async fn read(volume: &Volume, id: ObjectId) {
     }
 }
 
-/// Writes a little, if that can be: whatever it answers.
+/// Writes a little, if possible, ignoring the results.
 async fn write(world: &World, disk: Rc<MemoryDisk>) {
     let opened =
         open_with_log(disk, None, world.runtime(), &OpenOptions::default(), &mut |_| ()).await;
@@ -194,7 +194,7 @@ async fn write(world: &World, disk: Rc<MemoryDisk>) {
     let _ = volume.files.shutdown().await;
 }
 
-/// Repairs a disk. False when it cannot be, for a reason that there may be.
+/// Repairs a disk. False if that is impossible for a legitimate reason.
 fn repaired(disk: &MemoryDisk) -> Result<bool, String> {
     let report = match examine(disk, true, None) {
         Ok(report) => report,
@@ -208,7 +208,8 @@ fn repaired(disk: &MemoryDisk) -> Result<bool, String> {
     Ok(true)
 }
 
-/// What a cut leaves of a repair: all up to a flush, and of what follows some sectors.
+/// The state after an interrupted repair: everything up to a flush, and some of the sectors after
+/// it.
 fn cut(before: &MemoryDisk, events: &[Event], prng: &mut Prng) -> MemoryDisk {
     const SECTOR: usize = 512;
     let left = before.fork();
@@ -229,12 +230,12 @@ struct Fuzzer {
     bases: Vec<Base>,
     aimed: Vec<Vec<Mutation>>,
     oracles: Vec<Option<Oracle>>,
-    /// One repaired disk in so many is shown to them.
+    /// One repaired disk in `shown` is shown to them.
     shown: u64,
     judged: u64,
     repaired: u64,
     cuts: u64,
-    /// How long the longest case took, and which it was.
+    /// Duration and number of the slowest case.
     longest: (Duration, u64),
 }
 

@@ -1,5 +1,5 @@
-//! A write of data fails, and has written some of it all the same. What readers see from then on
-//! and a COMMIT covers is there after a cut; or the COMMIT says that it is not.
+//! A write of data fails, but has written some of it all the same. Data that readers see from then
+//! on and that a COMMIT covers is there after a cut; or the COMMIT reports its loss.
 
 use block::Verb;
 use sim::{Effect, Fault};
@@ -10,7 +10,7 @@ use crate::common::quiet::Quiet;
 const FRAGMENT: u64 = 512;
 const BLOCK: u64 = 4096;
 
-/// How the data is written that is lost.
+/// The write whose data is lost.
 #[derive(Clone, Copy, Debug)]
 struct Lost {
     has_log: bool,
@@ -20,7 +20,7 @@ struct Lost {
     forever: bool,
 }
 
-/// What comes of it, and whether the COMMIT was refused.
+/// Runs the case; returns whether the COMMIT was refused.
 fn lose(seed: u64, lost: Lost) -> Result<bool, String> {
     let quiet = Quiet::new(16 << 20, lost.has_log.then_some(4 << 20));
     let label = format!("seed {seed}, {lost:?}");
@@ -31,9 +31,9 @@ fn lose(seed: u64, lost: Lost) -> Result<bool, String> {
         let old = vec![0x11; 20 * BLOCK as usize];
         volume.write(id, 0, old, Stability::FileSync).await.expect("room");
         volume.settle().await;
-        // Small: with a log it rides there, and may come back from there.
+        // Small: with a log its data is logged, and may come back from there.
         volume.write(id, at, vec![0x22; 3000], Stability::FileSync).await.expect("room");
-        // What is delayed of the log's lands first: if that fails, the volume stops.
+        // Delayed data of the log lands first: if that fails, the volume stops.
         let nth = if lost.has_log { 2 } else { 1 };
         let fault = Fault::on(Verb::Write, Effect::Eio).nth(nth);
         quiet.disks.home.inject(if lost.forever { fault.forever() } else { fault });
@@ -42,7 +42,7 @@ fn lose(seed: u64, lost: Lost) -> Result<bool, String> {
             written = volume.commit(id).await.map(|_| ());
         }
         if written == Ok(()) {
-            return (Vec::new(), Ok(())); // it struck something else
+            return (Vec::new(), Ok(())); // the fault struck another write
         }
         assert_eq!(written, Err(FsError::Io), "{label}");
         let shown = volume.read(id).await.expect("it can be read");
@@ -107,7 +107,7 @@ fn a_commit_that_forgets_failed_writes_is_found() {
     }
 }
 
-/// Whoever has the number of the file next has nothing in doubt.
+/// The next file with the same inode number has no write errors.
 #[test]
 fn a_file_that_ends_takes_what_was_in_doubt_of_it_along() {
     let quiet = Quiet::new(16 << 20, None);

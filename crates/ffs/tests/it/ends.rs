@@ -1,6 +1,6 @@
 //! Files become shorter on a volume that is full to the last fragment, and end in a hole: a block
-//! is found for the new end, always. And UNSTABLE data is taken only if there is room for the
-//! blocks that lead to it, too.
+//! is always found for the new end. And UNSTABLE data is accepted only if there is also room for
+//! the indirect blocks that lead to it.
 
 use futures::future::join_all;
 use vfs::{FileSystem, FsError, ObjectId, Stability};
@@ -11,10 +11,10 @@ use crate::common::volume::Volume;
 
 const BLOCK: u64 = 4096;
 const FRAGMENT: u64 = 512;
-/// Pointers of an indirect block.
+/// Number of pointers in an indirect block.
 const FAN: u64 = BLOCK / 8;
 
-/// Where trees of one, two and three levels begin, in blocks.
+/// First blocks of the trees of one, two and three levels.
 const TREES: [u64; 3] = [12, 12 + FAN, 12 + FAN + FAN * FAN];
 
 async fn create(volume: &Volume, text: &str) -> ObjectId {
@@ -26,7 +26,7 @@ async fn write(volume: &Volume, id: ObjectId, lbn: u64, blocks: u64) -> Result<(
     volume.write(id, lbn * BLOCK, data, Stability::FileSync).await
 }
 
-/// Takes whatever root can get, block by block and then fragment by fragment.
+/// Takes all space that root can get, block by block and then fragment by fragment.
 async fn fill(volume: &Volume, names: &[ObjectId]) {
     let mut refused = Ok(());
     for blocks in [64, 1] {
@@ -49,7 +49,7 @@ async fn fill(volume: &Volume, names: &[ObjectId]) {
     panic!("the fragments are not out");
 }
 
-/// Small files, by which the last fragments are taken.
+/// Small files that take the last fragments.
 async fn fillers(volume: &Volume) -> Vec<ObjectId> {
     let mut names = Vec::new();
     for number in 0..60 {
@@ -58,8 +58,8 @@ async fn fillers(volume: &Volume) -> Vec<ObjectId> {
     names
 }
 
-/// Takes all that root can get, by files that leave one fragment of their last block, and is never
-/// refused: a refusal would bring UNSTABLE data home.
+/// Takes all space that root can get, with files that leave one fragment of their last block, and
+/// is never refused: a refusal would write UNSTABLE data back.
 async fn fill_unrefused(volume: &Volume) {
     let loose = 16 * (BLOCK - FRAGMENT);
     for number in 0..260 {
@@ -78,8 +78,8 @@ async fn fill_unrefused(volume: &Volume) {
     panic!("there is room left");
 }
 
-/// UNSTABLE data lies over an old last block and before it, and what lies before goes home first:
-/// what was set aside for the old last block stays, however full the volume is by then.
+/// UNSTABLE data lies over an old last block and before it, and the data before it is written
+/// first: the reservation for the old last block stays, however full the volume is by then.
 fn written_back_in_parts(has_log: bool) -> Result<(), String> {
     let quiet = Quiet::new(4 << 20, has_log.then_some(4 << 20));
     quiet.executor.block_on(async {
@@ -117,10 +117,10 @@ fn what_is_set_aside_for_an_old_last_block_stays_until_that_has_grown() {
     }
 }
 
-/// A file with these stretches of blocks, first and how many, is cut to so many bytes.
+/// Stretches of a file (first block, number of blocks), and the size in bytes to which it is cut.
 type Cut<'a> = (&'a [(u64, u64)], u64);
 
-/// Files are cut short at once on a full volume.
+/// Truncates files on a full volume, all at once.
 fn cut_short(has_log: bool, cuts: &[Cut<'_>]) -> Result<(), String> {
     let quiet = Quiet::new(24 << 20, has_log.then_some(4 << 20));
     quiet.executor.block_on(async {
@@ -170,7 +170,7 @@ fn in_holes(has_log: bool) -> Result<(), String> {
     let [one, two, three] = TREES;
     let end = |lbn: u64| (lbn + 1) * BLOCK - 1000;
     let cuts: [Cut<'_>; 6] = [
-        // The hole and what is behind it in one tree, or in several.
+        // The hole and the blocks behind it in one tree, or in several.
         (&[(0, 12), (one + 9, 1)], end(one + 3)),
         (&[(0, 1), (two + 3 * FAN + 1, 1)], end(one + 3)),
         (&[(0, 1), (two + 3 * FAN, 1)], end(two + 5)),
@@ -184,11 +184,11 @@ fn in_holes(has_log: bool) -> Result<(), String> {
     cut_short(has_log, &cuts)
 }
 
-/// So much is given back that it takes several Updates, across blocks of pointers with holes.
+/// So much is freed that it takes several Updates, across blocks of pointers with holes.
 fn in_steps(has_log: bool) -> Result<(), String> {
     let two = TREES[1];
     let mut stretches = vec![(0, 1)];
-    // With the block that leads to them, 512: a step ends just there.
+    // With the block that leads to them, 512: a step ends exactly there.
     stretches.extend((0..7).map(|tree| (two + (3 + 2 * tree) * FAN, FAN - 1)));
     cut_short(has_log, &[(&stretches, TREES[0] * BLOCK + 6 * BLOCK + 77)])
 }
@@ -207,8 +207,9 @@ fn a_long_file_may_always_end_in_a_hole() {
     }
 }
 
-/// Files with a hole get a block there, UNSTABLE, and need one that leads to it; there is room for
-/// 6 of 16. What was taken is there after COMMIT, and what was not was refused at once.
+/// Files with a hole get a block there, UNSTABLE, and need an indirect block that leads to it;
+/// there is room for 6 of 16. Accepted data is there after COMMIT, and the rest was refused at
+/// once.
 fn blocks_in_holes() -> Result<(), String> {
     let quiet = Quiet::new(8 << 20, None);
     quiet.executor.block_on(async {

@@ -1,8 +1,8 @@
-//! What a failing disk does to a volume.
+//! Effects of a failing disk on a volume.
 //!
-//! A metadata write or a flush that fails stops the volume: whatever was staged by then may or may
+//! A metadata write or a flush that fails stops the volume: everything staged by then may or may
 //! not be on the platter, so nothing is answered any more until the volume is opened again, and
-//! then everything that was acknowledged is there. Payload that fails is its file's trouble alone.
+//! then everything that was acknowledged is there. A failed payload write affects its file alone.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -34,7 +34,7 @@ enum Kind {
     Flush,
 }
 
-/// Fails once, when so many calls of one kind have gone well.
+/// Fails once, after the given number of successful calls of one kind.
 struct FailingDisk {
     inner: Rc<MemoryDisk>,
     plan: Cell<Option<(Kind, u64)>>,
@@ -136,12 +136,12 @@ async fn try_create(volume: &Volume, text: &str) -> Result<ObjectId, Lost> {
     Ok(sealed.open().await?.into_inner().result.expect("there is room").id)
 }
 
-/// Opens it and says that nothing came out.
+/// Opens an answer and checks that it is lost.
 async fn assert_lost<T, W>(what: &str, sealed: Sealed<Answer<T, W>>) {
     assert!(sealed.open().await.is_err(), "{what} was answered");
 }
 
-/// Nothing of a stopped volume is answered, whatever it is about.
+/// Checks that a stopped volume answers nothing.
 async fn assert_silent(volume: &Volume, file: ObjectId) {
     let (files, who, root) = (&volume.files, &volume.root, volume.files.root());
     let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
@@ -172,7 +172,7 @@ async fn assert_silent(volume: &Volume, file: ObjectId) {
     assert_lost("READDIR", files.readdir(who, root, 0, true, &mut accept).await).await;
 }
 
-/// Fails the `number`th submission of `kind` under a load; `false` when it was never reached.
+/// Fails the `number`th submission of `kind` under a load; `false` if there were fewer.
 fn stop_at(kind: Kind, number: u64) -> bool {
     let world = World::new(number);
     world.run(async {
@@ -194,7 +194,7 @@ fn stop_at(kind: Kind, number: u64) -> bool {
         }
         assert_eq!(volume.files.shutdown().await, Err(FsError::Io), "it is not left as clean");
 
-        // The disk is well again, but nothing is retried into silence.
+        // The disk works again, but no retry hides the failure.
         assert_silent(&volume, old).await;
         let volume = open_on(&world, disk.inner.clone()).await;
         assert_eq!(volume.read(old).await, Ok(b"old content".to_vec()));
@@ -221,7 +221,8 @@ fn a_metadata_write_that_fails_stops_the_volume() {
     assert!((6..40).contains(&stops), "{stops} writes make three files");
 }
 
-/// A reply that only looked waits for what it saw: a name that never became durable is not told.
+/// A read-only reply waits for the changes that it shows: a name that never became durable is not
+/// reported.
 #[test]
 fn nobody_sees_a_change_that_was_lost() {
     let world = World::new(1);
@@ -234,7 +235,7 @@ fn nobody_sees_a_change_that_was_lost() {
         let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
         let changed = files.setattr(who, old, set, None).await;
         let removed = files.rmdir(who, root, &name("directory")).await;
-        // All of these have looked before anything failed.
+        // All of these read before anything failed.
         let attributes = files.getattr(old).await;
         let gone = files.lookup(who, root, &name("directory")).await;
         let stale = files.getattr(other).await;
@@ -286,7 +287,7 @@ fn unstable_payload_that_fails_is_told_by_its_commit_and_by_the_verifier() {
     });
 }
 
-/// It lands in several Updates, of which the first is lost: what it took is given back.
+/// It lands in several Updates, the first of which is lost: its space is freed.
 #[test]
 fn a_failure_in_the_midst_of_a_large_commit_loses_no_room() {
     let world = World::new(3);
@@ -355,7 +356,7 @@ fn what_cannot_be_read_is_the_trouble_of_its_file() {
     });
 }
 
-/// The inodes of a block are many, but the other blocks are served.
+/// The block has many inodes, but the other blocks are served.
 #[test]
 fn metadata_that_cannot_be_read_is_an_error_of_what_needs_it() {
     let world = World::new(6);
@@ -386,8 +387,8 @@ fn metadata_that_cannot_be_read_is_an_error_of_what_needs_it() {
     });
 }
 
-/// The first write of the log that fails is the end: nothing is answered from then on, and the next
-/// opening has all that was answered.
+/// The first failed write of the log is final: nothing is answered from then on, and the next
+/// opening has everything that was answered.
 #[test]
 fn a_log_that_fails_once_stops_its_volume_for_good() {
     for nth in 1..6 {

@@ -38,7 +38,7 @@ impl Disk {
         Dinode::at(self.at(position.fragment), position.offset)
     }
 
-    /// All inodes that are in use.
+    /// All inodes in use.
     fn inodes(&self) -> impl Iterator<Item = (u64, &Dinode)> {
         let per_group = self.geometry.inodes_per_group;
         (0..self.geometry.group_count)
@@ -256,7 +256,7 @@ fn group_blocks_of_the_other_byte_order_pass_the_same_checks() {
         let mut damaged = good.to_vec();
         geometry.turn_group(good);
         assert_eq!(derive::check_group(&geometry, group, good), Ok(()));
-        // What derives from the maps is what stands there: the cluster sums too.
+        // The values derived from the maps match the disk: the cluster sums too.
         let mut derived = good.to_vec();
         derive::recompute_group(&geometry, group, &mut derived);
         geometry.seal_group(&mut derived);

@@ -1,5 +1,5 @@
-//! Two disks of a FreeBSD 14 kernel with the same files, one of each byte order: both read alike.
-//! The little-endian one is changed as well, and still is a good disk.
+//! Two disks of a FreeBSD 14 kernel with the same files, one of each byte order: both read the
+//! same. The little-endian one is changed as well, and stays valid.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ fn disk_of(bytes: &[u8]) -> Rc<MemoryDisk> {
     Rc::new(disk)
 }
 
-/// What is known of a file: its attributes, and its bytes at the places worth a look.
+/// Known state of the files: attributes, and bytes at interesting places.
 type Tree = BTreeMap<String, (Attributes, Vec<u8>)>;
 
 /// Everything below a directory.
@@ -60,7 +60,8 @@ async fn look(volume: &Volume, id: ObjectId) -> (Attributes, Vec<u8>) {
     (attributes, content)
 }
 
-/// A small file, or a large one where its trees of pointers begin, in the middle and at the end.
+/// Bytes of a small file, or of a large one where its trees of pointers begin, in the middle and at
+/// the end.
 async fn places(volume: &Volume, id: ObjectId, size: u64) -> Vec<u8> {
     const BLOCK: u64 = 32 << 10;
     const FAN: u64 = BLOCK / 8;
@@ -95,7 +96,7 @@ async fn tree_of(volume: &Volume) -> Tree {
     tree
 }
 
-/// Opens a disk for writing, if that may be.
+/// Opens a disk for writing, if that is possible.
 async fn open_to_write(world: &World, disk: &Rc<MemoryDisk>) -> (Volume, Option<ReadOnlyReason>) {
     let options = OpenOptions::default();
     let opened = open_with_log(disk.clone(), None, world.runtime(), &options, &mut |_| ()).await;
@@ -116,7 +117,7 @@ fn both_byte_orders_show_the_same_files() {
         assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
         for (path, (attributes, content)) in &one {
             let (others, bytes) = &other[path];
-            // The disks were written one after the other: times and generations are their own.
+            // The disks were written one after the other: times and generations differ.
             let same = Attributes {
                 generation: attributes.generation,
                 atime: attributes.atime,
@@ -171,7 +172,7 @@ fn files_that_freebsd_made_are_changed_moved_and_removed() {
         let root = volume.files.root();
         let before = tree_of(&volume).await;
 
-        // A file of 23 bytes comes to need indirect blocks; one of 1 MiB loses them.
+        // A file of 23 bytes grows until it needs indirect blocks; one of 1 MiB loses them.
         let small = volume.lookup(root, "file1").await.expect("it is there");
         let data: Vec<u8> = (0..500_000_u32).map(|i| i as u8 | 1).collect();
         volume.write(small, 10, data.clone(), Stability::Unstable).await.expect("there is room");
@@ -182,7 +183,7 @@ fn files_that_freebsd_made_are_changed_moved_and_removed() {
             let id = volume.lookup(root, text).await.expect("it is there");
             volume.resize(id, size).await.expect("it can");
         }
-        // What has extended attributes and a long target is freed with all that it has.
+        // Objects with extended attributes and a long target are freed completely.
         for text in ["xattrs", "xattrs3", "long-link"] {
             volume.remove(root, text).await.expect("it is there");
         }
@@ -216,12 +217,12 @@ fn directories_that_freebsd_made_move_to_another_depth() {
         let [one, two, three] = DEEP;
         let first = volume.lookup(root, one).await.expect("it is there");
         let second = volume.lookup(first, two).await.expect("it is there");
-        // The deepest comes up, and something new goes below it.
+        // The deepest directory moves up, and something new goes below it.
         volume.rename((second, three), (root, "up")).await.expect("it can move");
         let up = volume.lookup(root, "up").await.expect("it was moved");
         let new = volume.mkdir(up, "new").await.expect("there is room");
         volume.create(new, "file").await.expect("there is room");
-        // Then what was above it goes below that.
+        // Then its former parent goes below that.
         volume.rename((first, two), (new, "down")).await.expect("it can move");
         volume.rmdir(root, one).await.expect("it is empty");
         volume.files.shutdown().await.expect("a clean stop");
@@ -248,7 +249,7 @@ fn a_directory_moves_with_the_directories_below_it() {
         let one = volume.lookup(root, DEEP[0]).await.expect("it is there");
         volume.rename((one, DEEP[1]), (root, "up")).await.expect("it can move");
         volume.files.shutdown().await.expect("a clean stop");
-        // What FreeBSD noted of the depth of the lower one is stale now: worth a note, no error.
+        // The depth that FreeBSD stored for the lower one is stale now: worth a note, but no error.
         let found = findings(&disk, "freebsd-subtree").unwrap_or_default();
         assert!(found.starts_with("note: tree.depth: inode 512 (/up/dir3)"), "{found}");
         assert!(found.lines().count() <= 1, "{found}");

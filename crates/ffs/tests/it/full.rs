@@ -151,7 +151,7 @@ fn a_file_that_cannot_be_born_with_its_length_is_not_born() {
     });
 }
 
-/// Writes to one file block by block until there is none.
+/// Writes to one file block by block until there is no space.
 async fn fill_rest(volume: &Volume, root: ObjectId) {
     let id = volume.lookup(root, "file-0").await.expect("it was made");
     let mut end = 200_704;
@@ -180,7 +180,7 @@ fn what_fits_side_by_side_is_not_refused_for_being_counted_twice() {
         for index in 0..12 {
             files.push(volume.create(root, &index.to_string()).await.expect("room"));
         }
-        // All that is free, but a few blocks for each file that lead to its data.
+        // All free space, except a few blocks for each file that lead to its data.
         let length = space(&volume).await.0 / 12 - 3 * 4096;
         let writes = files
             .iter()
@@ -191,8 +191,8 @@ fn what_fits_side_by_side_is_not_refused_for_being_counted_twice() {
     });
 }
 
-/// On a full disk, a WRITE that would move its tail is refused: whether that wakes the tasks that
-/// wait for space.
+/// On a full disk, a WRITE that would move its tail is refused: returns an error if that wakes the
+/// tasks that wait for space.
 fn refused_tail() -> Result<(), String> {
     let executor = Executor::new(12);
     executor.block_on(async {

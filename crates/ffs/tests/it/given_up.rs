@@ -1,5 +1,5 @@
-//! What a log has of one volume is given up, and what it has of others stays; whose a log is that
-//! lies about.
+//! Giving up a log's changes of one volume keeps those of others; and finding the volume that a
+//! stray log belongs to.
 
 use std::rc::Rc;
 
@@ -41,7 +41,7 @@ fn of_a_shared_log_one_volume_gives_up_its_own_and_nothing_else() {
     }
 }
 
-/// Disks of a volume with a log of its own, made and stopped, or killed, and what happens between.
+/// Disks of a volume with a log of its own, used and stopped, or killed.
 fn left(writes: bool, stops: bool) -> (Image, Image) {
     let executor = Executor::new(2);
     let estate = sharing::Estate::new();

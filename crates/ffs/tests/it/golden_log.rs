@@ -1,16 +1,17 @@
-//! A volume and its log as each version of the format left them when the power went: whatever comes
-//! later still has to replay them.
+//! A volume and its log as each version of the format left them at a power failure: every later
+//! version must be able to replay them.
 //!
 //! `golden/log-v1.disks` has both disks of version 1 in a sparse text (see `common::sparse`), and
-//! `golden/log-v1.tree` what has to be on the volume and to be remembered afterwards. Version 3 is
-//! that of a shared log, and has the disks of two volumes. The files are never made anew for a
-//! version that has been released: a new version gets files of its own beside these, made with
+//! `golden/log-v1.tree` has the expected content of the volume and the expected answers afterwards.
+//! Version 3 is that of a shared log, and has the disks of two volumes. The files are never
+//! regenerated for a version that has been released: a new version gets files of its own beside
+//! these, made with
 //!
 //! ```console
 //! $ DURAMEN_GOLDEN=1 cargo test -p ffs --test it golden_log
 //! ```
 //!
-//! The log tells of everything that a log can tell of; a chain in it has begun and not ended.
+//! The log has records of every kind; one chain in it has begun and not ended.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -55,7 +56,7 @@ async fn open(
     Ok((volume, opened.replayed))
 }
 
-/// Everything that an entry can tell of.
+/// Operations that produce every kind of record.
 async fn work(volume: &Volume) {
     let root = volume.files.root();
     let file = |parent: ObjectId, name: &'static str, size: usize, byte: u8| async move {
@@ -68,10 +69,10 @@ async fn work(volume: &Volume) {
     let small = file(root, "small", 1500, 0x11).await;
     file(directory, "large", 40_000, 0x22).await;
     let zeros = file(directory, "zeros", 3000, 0).await;
-    // Over what the log holds: by an entry, and past it.
+    // Over logged data: by an entry, and past the log.
     volume.write(small, 100, vec![0x33; 700], Stability::FileSync).await.expect("there is room");
     volume.write(zeros, 0, vec![0x44; 20_000], Stability::FileSync).await.expect("there is room");
-    // More inodes than were initialised.
+    // More inodes than are initialised.
     for index in 0..26 {
         volume.create(directory, &format!("empty-{index}")).await.expect("new");
     }
@@ -83,16 +84,16 @@ async fn work(volume: &Volume) {
     let gone = volume.mkdir(root, "gone").await.expect("new");
     volume.rmdir(root, "gone").await.expect("it is empty");
     assert_ne!(gone, directory);
-    // A call that is to be remembered, and repetitions of others.
+    // A call that must be remembered, and repetitions of others.
     let key = CallKey::new(b"the key of a call").expect("it is short");
     let requester = Requester { call: Some(Rc::new(key)), ..Requester::root() };
     let mode = SetAttributes { mode: Some(0o750), ..SetAttributes::default() };
     let made = volume.files.mkdir(&requester, root, &name("remembered"), mode).await;
     made.open().await.expect("running").into_inner().result.expect("new");
-    std::mem::forget(requester); // who made it holds the key for ever
+    std::mem::forget(requester); // its caller holds the key for ever
     volume.files.count_repetition(false);
     volume.files.count_repetition(true);
-    // A chain that has its end.
+    // A complete chain.
     file(root, "went", 100_000, 0x55).await;
     volume.remove(root, "went").await.expect("it is there");
     file(root, "goes", 200_000, 0x66).await;
@@ -113,8 +114,8 @@ fn make() -> Pair<Image> {
     cut_in_chain(&disks.map(|disk| disk.trace()))
 }
 
-/// What is left when the power goes while the log tells of a chain that has not ended: in the
-/// middle of a batch, if both its ends are in one.
+/// The disks at a power failure while the log records a chain that has not ended: in the middle of
+/// a batch, if both its ends are in one.
 fn cut_in_chain(traces: &Pair<Trace>) -> Pair<Image> {
     let log = traces.log.as_ref().expect("there is one");
     let mut prng = Prng::new(1);
@@ -132,7 +133,7 @@ fn cut_in_chain(traces: &Pair<Trace>) -> Pair<Image> {
     left.into_iter().find(in_chain).expect("the file is freed in steps")
 }
 
-/// What is on a volume, a line for each name.
+/// Contents of a volume, a line for each name.
 async fn tree(volume: &Volume) -> String {
     let mut text = String::new();
     list(volume, volume.files.root(), String::new(), &mut text).await;
@@ -169,14 +170,14 @@ fn list<'a>(
     })
 }
 
-/// The content of a file: how often which byte.
+/// The content of a file as runs of equal bytes.
 fn runs(data: &[u8]) -> String {
     let stretches = data.chunk_by(|one, next| one == next);
     let words = stretches.map(|run| format!("{}*{:02x}", run.len(), run[0]));
     if data.is_empty() { "empty".to_owned() } else { words.collect::<Vec<_>>().join(" ") }
 }
 
-/// How many records of each kind the log has.
+/// Number of records of each kind in the log.
 async fn kinds(disks: &Pair<Rc<Disk>>) -> BTreeMap<&'static str, u64> {
     let mut superblock = vec![0; SUPERBLOCK_ROOM as usize];
     disks.home.contents().read(SUPERBLOCK_ADDRESS, &mut superblock);
@@ -215,11 +216,11 @@ fn kind(record: &Record) -> &'static str {
     }
 }
 
-/// Where the images of a version are, and what came of them.
+/// The images of a version, and the expected result.
 struct Golden {
     disks: &'static str,
     told: &'static str,
-    /// Kinds of records that it has.
+    /// Number of kinds of records that it has.
     kinds: usize,
 }
 
@@ -268,8 +269,8 @@ fn replays(golden: Golden) {
         assert!(replayed.revoked > 0, "{replayed:?}");
         let tree = tree(&volume).await;
         let remembered = volume.files.take_remembered().open().await.expect("running");
-        // Whatever this log tells of is live, and was written down before there were other trees,
-        // or answers of calls that failed later.
+        // Everything that this log records is live, and was written down before there were other
+        // trees, or answers of calls that failed later.
         let told = |one: String| {
             one.replace(", snapshot: SnapshotNumber(0)", "").replace(", has_failed: false", "")
         };

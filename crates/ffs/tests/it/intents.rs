@@ -1,4 +1,4 @@
-//! Calls that are repeated after a crash, of policies that keep intents.
+//! Calls that are repeated after a crash, under policies that keep intents.
 
 use ffs::PolicyKind;
 

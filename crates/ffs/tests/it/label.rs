@@ -1,4 +1,4 @@
-//! A label that is changed while the power goes: whatever opens the volume next needs no repair.
+//! A label changed during a power failure: the next opening needs no repair.
 
 use std::rc::Rc;
 
@@ -17,7 +17,8 @@ use crate::common::{Event, MemoryDisk, Seeded};
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const SECTOR: usize = 512;
 
-/// What the superblock says: the label, whether it was stopped cleanly, and whether its hash fits.
+/// Fields of the superblock: the label, whether it was stopped cleanly, and whether its hash is
+/// right.
 fn told(disk: &MemoryDisk) -> (String, bool, bool) {
     let mut bytes = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
     let geometry = Geometry::parse_any_order(&mut bytes).expect("it makes sense");

@@ -1,8 +1,8 @@
-//! What a reply costs under policy `log`: flushes and through-writes, and reads of what is written
-//! over, counted on real files.
+//! Costs of a reply under policy `log`: flushes and through-writes, and reads of overwritten data,
+//! counted on real files.
 //!
-//! Time stands still here, so the sync never begins by itself: every flush that is counted is one
-//! that a reply waits for.
+//! The clock is stopped here, so the sync never begins by itself: every counted flush is one that a
+//! reply waits for.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::common::{Seeded, World, temporary};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
-/// A device that counts what makes something durable, and bytes that are read.
+/// A device that counts barriers, and bytes that are read.
 struct Counted {
     below: FileDevice,
     barriers: Rc<Cell<u64>>,
@@ -81,14 +81,14 @@ impl BlockDevice for Counted {
     }
 }
 
-/// A volume with a log, and what counts its barriers. A file is there already, so that nothing has
+/// A volume with a log, and a counter of its barriers. A file exists already, so that nothing has
 /// to be prepared any more.
 fn with_volume(name: &str, test: impl AsyncFnOnce(&Volume, &Cell<u64>)) {
     let usual = OpenOptions::default().cache_bytes;
     with_disk(name, usual, async |volume, disk| test(volume, &disk.barriers).await);
 }
 
-/// The same with so much memory, and the disk of the volume.
+/// The same with `cache_bytes` of memory, and the disk of the volume.
 fn with_disk(name: &str, cache_bytes: usize, test: impl AsyncFnOnce(&Volume, &Counted)) {
     let barriers = Rc::new(Cell::new(0));
     let disk = Counted::new(&format!("{name}-disk"), 256 << 20, &barriers);
@@ -108,7 +108,7 @@ fn with_disk(name: &str, cache_bytes: usize, test: impl AsyncFnOnce(&Volume, &Co
     });
 }
 
-/// How many barriers something costs.
+/// Number of barriers that an operation costs.
 async fn cost(barriers: &Cell<u64>, work: impl Future<Output = ()>) -> u64 {
     let before = barriers.get();
     work.await;
@@ -210,7 +210,7 @@ fn data_that_is_used_again_is_not_read_again() {
         };
         volume.write(id, 0, data.clone(), Stability::FileSync).await.expect("there is room");
         assert_eq!(read().await, 0, "what was just written");
-        // What is written over in part is read once more, and nothing else.
+        // A partly overwritten block is read once more, and nothing else.
         volume.write(id, 70_000, vec![0x5a; 10], Stability::FileSync).await.expect("it is there");
         assert_eq!(read().await, 32 << 10, "the block of it");
         assert_eq!(read().await, 0, "what was just read");

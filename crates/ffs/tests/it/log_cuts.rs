@@ -1,5 +1,5 @@
-//! Large writes side by side under policy `log`, and cuts of volume and log at one moment: whatever
-//! a file is said to hold was on the disk before the log told of it.
+//! Large writes side by side under policy `log`, and simultaneous cuts of volume and log: the data
+//! that a file has was on the disk before the log recorded it.
 
 use crate::common::own_findings;
 use crate::common::quiet::Quiet;
@@ -13,7 +13,7 @@ fn large_writes_side_by_side_show_nothing_but_their_data() {
     }
 }
 
-/// The disk is full of rubbish, as a used one is, and new blocks of inodes are in the log alone.
+/// The disk is full of garbage, like a used one, and new blocks of inodes are in the log alone.
 #[test]
 fn a_new_block_of_inodes_comes_back_over_rubbish() {
     let size = 32 << 20;

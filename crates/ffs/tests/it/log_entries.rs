@@ -1,4 +1,4 @@
-//! Entries of the log that say much of one block.
+//! Log entries with many records of one block.
 
 use std::rc::Rc;
 
@@ -18,8 +18,8 @@ async fn open(executor: &Executor, disks: &Pair<Rc<Disk>>) -> Volume {
     try_open_pair(executor.runtime(), disks).await.expect("it opens").0
 }
 
-/// The new last block is a hole, which is filled: one pointer of an indirect block of 64 KiB comes,
-/// and all behind it go.
+/// The new last block is a hole, which is filled: one pointer of an indirect block of 64 KiB is
+/// set, and all behind it are cleared.
 #[test]
 fn a_file_with_an_indirect_block_of_64_kib_is_cut_short_to_end_in_a_hole() {
     let executor = Executor::new(5);

@@ -1,5 +1,5 @@
-//! A block that held metadata becomes one of a file's data, or the other way round, while the log
-//! still tells of it or a write is still on its way there.
+//! A metadata block becomes one of a file's data, or the reverse, while the log still has records
+//! of it or a write to it is in flight.
 
 use crate::common::reuse::{
     delays_over_new_directories, landing_over_new_data, replay_over_new_data,

@@ -1,6 +1,6 @@
-//! A log that is filled over and over: room is made all the time, and nobody waits long for it.
+//! A log that is filled over and over: room is made all the time, and no caller waits long for it.
 //!
-//! Time is virtual, so the longest wait is exact. `DURAMEN_RUNS` says how often the log is filled.
+//! Time is virtual, so the longest wait is exact. `DURAMEN_RUNS` sets how often the log is filled.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ async fn opened(executor: &Executor, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<File
     (Volume { files, root: Requester::root() }, engine)
 }
 
-/// The longest that an operation took.
+/// The longest duration of an operation.
 struct Longest(Cell<Duration>);
 
 impl Longest {
@@ -97,7 +97,7 @@ fn a_small_log_is_filled_over_and_over_without_a_stall() {
     judge(&disks.home, "log-room").unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
-/// A volume with a log of the smallest size, in a world of its own.
+/// A volume with a log of the smallest size, under an executor of its own.
 async fn small(executor: &Executor) -> (Volume, Rc<Files>, Pair<Rc<Disk>>) {
     let sizes = Pair { home: 32 << 20, log: Some(SMALLEST) };
     let disks = sizes.map(|&size| Disk::new(executor, Image::zeroed(size)));
@@ -107,8 +107,9 @@ async fn small(executor: &Executor) -> (Volume, Rc<Files>, Pair<Rc<Disk>>) {
     (volume, engine, disks)
 }
 
-/// So many writes while the disk is slow; then all comes home, and another write wants room: how
-/// long it waits for that. Nothing if one of the first had to wait for the disk.
+/// Makes `writes` writes while the disk is slow; then everything is written in place, and another
+/// write wants room. Returns how long it waits for that; `None` if one of the first had to wait for
+/// the disk.
 fn room_after(writes: u64) -> Option<Duration> {
     const SLOW: Duration = Duration::from_secs(3600);
     let executor = Executor::new(writes);
@@ -137,7 +138,7 @@ fn room_after(writes: u64) -> Option<Duration> {
     Some(took.unwrap_or_else(|| panic!("{writes} writes, and no room comes after them")))
 }
 
-/// The last entry names a head that nothing needs any more, and nobody is about to name another.
+/// The last entry names a head that is obsolete, and no entry is about to name another.
 #[test]
 fn room_that_nothing_holds_any_more_is_given_when_somebody_wants_it() {
     let fitting = (1..).take_while(|&writes| room_after(writes).is_some()).count() as u64;

@@ -1,4 +1,4 @@
-//! Coming back takes as long as the live log is, however large the volume.
+//! Recovery time depends on the size of the live log, not of the volume.
 //!
 //! Real files, and real time, which is printed and not judged: `DURAMEN_RUNS=100000 cargo test
 //! --release -p ffs --test it log_scale -- --nocapture`.
@@ -24,7 +24,7 @@ use crate::common::{Seeded, World, temporary};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const AT_ONCE: u64 = 32;
-/// As long as a log grows by itself, four times: a quarter of it is live without a sync.
+/// Four times the size to which a log grows by itself: a quarter of it is live without a sync.
 const LARGEST_LOG: u64 = 1 << 30;
 
 struct Scratch(PathBuf);
@@ -46,7 +46,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Calls that are remembered, as many as of one client by default.
+/// Keys of remembered calls, by default as many as of one client.
 #[derive(Default)]
 struct Callers(RefCell<VecDeque<Rc<CallKey>>>);
 
@@ -58,7 +58,7 @@ impl Callers {
         let serial = held.back().map_or(0, |last| {
             1 + u64::from_be_bytes(last.as_bytes()[..8].try_into().expect("eight bytes"))
         });
-        // As long as the keys of the reply cache are.
+        // As long as the keys of the reply cache.
         let key = Rc::new(CallKey::new(&[serial.to_be_bytes(); 6].concat()).expect("48 bytes"));
         held.push_back(key.clone());
         if held.len() > Self::HELD {
@@ -76,7 +76,8 @@ async fn opened(world: &World, files: &[Scratch; 2]) -> (Volume, Option<Replayed
     (Volume { files: Namespace::new(opened.files), root: Requester::root() }, opened.replayed)
 }
 
-/// Makes files under load and leaves without a word; then comes back, in so many milliseconds.
+/// Makes files under load and stops without shutting down; then recovers. Returns the time in
+/// milliseconds.
 fn come_back(label: &str, size: u64, count: u64) -> (f64, Replayed) {
     let files = [Scratch::new(&format!("{label}-disk")), Scratch::new(&format!("{label}-log"))];
     for (file, size) in files.iter().zip([size, LARGEST_LOG]) {
@@ -105,7 +106,7 @@ fn come_back(label: &str, size: u64, count: u64) -> (f64, Replayed) {
             }
         }
     });
-    drop(world); // every task of it, in the middle of what it did
+    drop(world); // every task of it, in the middle of its work
     let world = World::new(2);
     #[expect(clippy::disallowed_methods, reason = "how long a person waited")]
     let start = Instant::now();

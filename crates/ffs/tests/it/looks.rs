@@ -1,4 +1,4 @@
-//! A name leads to its file, and what is told of a file is never older than an answer about it.
+//! A name leads to its file, and reported attributes are never older than an answer about the file.
 
 use crate::common::looks::{
     a_change_that_waits_is_told, a_file_has_no_more_names_than_it_may, names_lead_to_their_files,

@@ -1,5 +1,5 @@
-//! Large files that are removed side by side: as many as there are places for chains, one fewer
-//! and one more. Each comes to its end, and all their space comes back.
+//! Large files that are removed side by side: as many as there are places for chains, one fewer and
+//! one more. Each chain ends, and all space is free again.
 
 use std::rc::Rc;
 
@@ -15,12 +15,12 @@ use crate::common::volume::{Volume, open_with_log};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const BLOCK: u64 = 4096;
-/// Places for chains.
+/// Number of places for chains.
 const CHAINS: usize = 64;
-/// A file that is freed in several steps.
+/// Size of a file that is freed in several steps.
 const LONG: usize = 1 << 20;
 
-/// Removes so many large files at once: the free bytes before they were made, and at the end.
+/// Removes `count` large files at once: the free bytes before they were made, and at the end.
 fn removed_at_once(count: usize, has_log: bool) -> [u64; 2] {
     let executor = Executor::new(5);
     let disk = |size| Disk::new(&executor, Image::zeroed(size));
@@ -53,7 +53,7 @@ fn as_many_large_files_as_there_are_chains_go_side_by_side_and_so_does_one_more(
     for count in [CHAINS - 1, CHAINS, CHAINS + 1] {
         for has_log in [false, true] {
             let [before, after] = removed_at_once(count, has_log);
-            // The directory keeps the length that it had.
+            // The directory keeps its length.
             let is_back = before - after <= BLOCK;
             assert!(is_back, "{count} files, log: {has_log}: {before} and {after}");
         }

@@ -1,4 +1,5 @@
-//! Memory keeps within its budget, however many files are looked at, and however many look at once.
+//! Memory stays within its budget, no matter how many files are looked at, and by how many tasks at
+//! once.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -20,10 +21,10 @@ use crate::common::{MemoryDisk, Seeded, World};
 /// Few groups: their maps stay in memory.
 const DISK: u64 = 64 << 20;
 const FILES: u64 = 4_000;
-/// The inodes of all files are four times as much.
+/// The inodes of all files take four times as much.
 const CACHE: usize = 256 << 10;
 
-/// A disk that answers a moment later, so that others have their turn.
+/// A disk that completes a moment later, so that other tasks have their turn.
 struct Slow(Rc<MemoryDisk>);
 
 impl BlockDevice for Slow {
@@ -56,7 +57,7 @@ impl BlockDevice for Slow {
     }
 }
 
-/// Lets others have their turn.
+/// Lets other tasks have their turn.
 async fn pause() {
     let mut waited = false;
     poll_fn(|context| {
@@ -69,7 +70,7 @@ async fn pause() {
     .await;
 }
 
-/// A volume with so much memory.
+/// A volume with `cache_bytes` of memory.
 async fn open_with(world: &World, disk: Rc<dyn BlockDevice>, cache_bytes: usize) -> Volume {
     let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
     let opened = open_with_log(disk, None, world.runtime(), &options, &mut |_| ()).await;
@@ -82,7 +83,7 @@ struct Tree {
     directories: Vec<ObjectId>,
 }
 
-/// Blocks of which many find room in a small memory.
+/// Options with blocks so small that many fit into a small memory.
 fn small_blocks() -> MkfsOptions {
     MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() }
 }
@@ -130,7 +131,7 @@ fn looking_at_many_files_keeps_within_the_memory_for_them() {
             volume.files.shutdown().await.expect("it stops");
             most
         });
-        // The names of one directory are larger than the budget when there is only one, and in use.
+        // If there is only one directory, its names, which are in use, exceed the budget.
         let names = if directories == 1 { FILES as usize * 100 } else { 0 };
         let budget = CACHE + names;
         assert!(most <= budget / 8 * 9, "{most} bytes of {budget}, {directories} directories");
@@ -205,7 +206,7 @@ fn what_is_removed_takes_no_memory_from_what_is_there() {
         }
         assert!(store.cached_bytes() >= before + LENGTH, "it may be read again");
         volume.remove(root, "a").await.expect("it is there");
-        volume.create(root, "b").await.expect("new"); // what is removed leaves behind the reply
+        volume.create(root, "b").await.expect("new"); // the removal completes after the reply
         let left = store.cached_bytes();
         assert!(left < before + LENGTH / 4, "{left} bytes, {before} before");
         volume.files.shutdown().await.expect("it stops");

@@ -1,4 +1,4 @@
-//! Disks that are not those of the policy under which a volume is to be opened: a typed error, and
+//! Disks that do not match the policy of an opening: a typed error, and
 //! nothing is written.
 
 use std::rc::Rc;

@@ -23,7 +23,7 @@ fn sizes(block_size: u64, fragment_size: u64) -> MkfsOptions {
     MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() }
 }
 
-/// Makes a file system and gives it to the checker, which must not even have a remark.
+/// Makes a file system and runs the checker, which must not report even a note.
 fn judge(name: &str, size: u64, options: &MkfsOptions) -> Geometry {
     let disk = MemoryDisk::new(size);
     let geometry = make(&disk, options).expect("it fits the disk");
@@ -69,7 +69,8 @@ fn a_disk_of_a_megabyte_is_clean() {
 
 #[test]
 fn last_groups_of_any_length_are_clean() {
-    // Fragments that make up no whole block, and last groups that hardly hold their metadata.
+    // A partial block of fragments at the end, and last groups barely large enough for their
+    // metadata.
     let options = MkfsOptions { max_group_blocks: Some(128), ..sizes(4096, 512) };
     let mut lengths = std::collections::BTreeSet::new();
     for fragments in (20_001..23_000).step_by(211) {
@@ -228,7 +229,7 @@ fn a_superblock_torn_at_any_sector_is_no_superblock() {
     let geometry = make(&disk, &MkfsOptions::default()).expect("it fits the disk");
     let whole = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
     let sectors = size_of::<Superblock>().div_ceil(512);
-    // Any subset of the sectors that is not all of them may have reached the zeroed disk.
+    // Any proper subset of the sectors may have reached the zeroed disk.
     for landed in 0..(1 << sectors) - 1 {
         let mut torn = vec![0; whole.len()];
         for sector in (0..sectors).filter(|sector| landed >> sector & 1 == 1) {

@@ -1,14 +1,14 @@
-//! Every byte that means something is damaged, in several ways, and the checker sees it.
+//! Every meaningful byte is damaged, in several ways, and the checker detects it.
 //!
 //! For each of some disks: every byte of the superblock, of copies, group blocks, the summary area,
 //! of inodes and directory chunks, pointers, and whole blocks of metadata, each *raw* and *sealed*,
-//! that is with the check hash made to fit. What the checker does with each is judged (see
-//! `damage::judge`), and counted: *detected*; *harmless*, when nobody reads the bytes;
-//! *undetectable*, when any value of them is legal; and *missed*. Missed must be none.
+//! that is with a matching check hash. The checker's result for each is judged (see
+//! `damage::judge`), and counted: *detected*; *harmless*, if the bytes are never read;
+//! *undetectable*, if any value of them is legal; and *missed*. There must be no missed ones.
 //!
-//! An ordinary run takes a sample. Everything, and every repaired disk before the independent
-//! checker: `DURAMEN_RUNS=1 cargo test --release -p ffs --test it mutations`; another number N
-//! takes every Nth damage. `DURAMEN_CASE=BASE/NUMBER` takes one alone, in both forms.
+//! An ordinary run takes a sample. For all damages, with every repaired disk checked by the
+//! independent checker: `DURAMEN_RUNS=1 cargo test --release -p ffs --test it mutations`; another
+//! number N takes every Nth damage. `DURAMEN_CASE=BASE/NUMBER` takes one alone, in both forms.
 
 use std::collections::BTreeSet;
 
@@ -26,16 +26,16 @@ use crate::damage::mutation::{Mutation, Structure, Touched};
 use crate::damage::oracle::Oracle;
 use crate::damage::table::Table;
 
-/// An ordinary run takes one damage in so many, and shows one repaired disk in so many around.
+/// An ordinary run takes one damage in `STRIDE`, and shows about one repaired disk in `SHOWN`.
 const STRIDE: usize = 401;
-/// A check that leaves an invariant out meets one damage in so many.
+/// A check without one of its invariants gets one damage in `SPREAD`.
 const SPREAD: usize = 33_331;
 const SHOWN: usize = 10;
-/// So many failures are described, in so many lines each.
+/// Maximum number of failures that are described, and of lines for each.
 const DESCRIBED: usize = 2000;
 const LINES: usize = 12;
 
-/// Which damages of a base are taken.
+/// The damages of a base to take.
 struct Choice {
     stride: usize,
     only: Option<usize>,
@@ -53,7 +53,7 @@ impl Choice {
         (name == base).then_some(Self { stride: 1, only: Some(number) })
     }
 
-    /// Those that were composed by hand are always taken.
+    /// Damages composed by hand are always taken.
     fn takes(&self, index: usize, case: &Mutation) -> bool {
         let sampled = index.is_multiple_of(self.stride) || case.structure == Structure::Composed;
         self.only.map_or(sampled, |only| only == index)
@@ -124,7 +124,7 @@ fn damage_to_a_disk_of_freebsd_is_seen_and_repaired() {
     }
 }
 
-/// What a check finds with one invariant left out; that there is no file system is finding nothing.
+/// Findings of a check without one invariant; if there is no file system, there are none.
 fn found_without(disk: &MemoryDisk, without: Option<Invariant>) -> BTreeSet<Invariant> {
     match examine(disk, false, without) {
         Ok(report) => report.findings.counts.keys().copied().collect(),
@@ -137,7 +137,7 @@ fn found_without(disk: &MemoryDisk, without: Option<Invariant>) -> BTreeSet<Inva
 fn every_invariant_sees_what_no_other_sees() {
     let base = Base::small_blocks();
     let cases = cases::all(&base, 0);
-    // These have tests of their own: they take a disk that cannot be read, or a log.
+    // These have tests of their own: they need an unreadable disk, or a log.
     let mut proven = BTreeSet::from([Invariant::Data, Invariant::Readable, Invariant::LogHome]);
     for proof in PROOFS {
         let label = proof.label;
@@ -178,7 +178,7 @@ fn no_invariant_is_needed_for_a_check_to_end() {
     let base = Base::small_blocks();
     let cases = cases::all(&base, 3000);
     for (index, &without) in Invariant::ALL.iter().enumerate() {
-        // A prime step, begun anew for each, so that each meets other damages.
+        // A prime step, with a new start for each, so that each gets different damages.
         for case in cases.iter().skip(index).step_by(SPREAD) {
             for sealed in [false, true] {
                 let _ = examine(&case.apply(&base, sealed), true, Some(without));
@@ -187,7 +187,7 @@ fn no_invariant_is_needed_for_a_check_to_end() {
     }
 }
 
-/// What a reader of the disk could still tell is not lost with a field that says it.
+/// A field that can be derived from the rest of the disk is not lost.
 #[test]
 fn what_follows_from_the_rest_comes_back() {
     let base = Base::large_blocks();
@@ -205,7 +205,7 @@ fn what_follows_from_the_rest_comes_back() {
     }
 }
 
-/// Without one of its rules the checker is judged wrong: the judge is no rubber stamp.
+/// Without one of its rules the checker is judged wrong: the judge detects it.
 #[test]
 fn a_checker_that_overlooks_something_is_found_out() {
     let base = Base::small_blocks();
@@ -224,7 +224,7 @@ fn a_checker_that_overlooks_something_is_found_out() {
     }
 }
 
-/// A repair that harms a file is found out by comparing all of them.
+/// A repair that harms a file is detected by comparing all files.
 #[test]
 fn a_repair_that_harms_a_file_is_found_out() {
     let base = Base::small_blocks();

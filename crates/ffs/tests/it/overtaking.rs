@@ -1,4 +1,4 @@
-//! Operations under way together, the second of which is safe only after the first.
+//! Concurrent operations, the second of which is safe only after the first.
 //!
 //! The first needs another chunk of the root for its name, and so takes longer.
 
@@ -13,7 +13,7 @@ use enginekit::tree::Found;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
-/// Records what `act` does after it has prepared; gives back a file that every cut has to spare.
+/// Records the effects of `act` after its preparation; returns a file that must survive every cut.
 fn record(act: impl AsyncFn(&Volume, &Disk) -> ObjectId) -> (Trace, ObjectId) {
     let executor = Executor::new(1);
     let disk = Disk::new(&executor, Image::zeroed(8 << 20));
@@ -52,7 +52,7 @@ async fn holds(volume: &Volume, treasure: ObjectId) -> Result<(), String> {
 }
 
 /// `b` moves out from below `a` to the root, and then `a` moves below `b`. If a cut left the second
-/// without the first, `a` would hang below itself, and nothing of both from the root.
+/// without the first, `a` would be below itself, and neither would be reachable from the root.
 #[test]
 fn directories_that_change_places_never_hang_below_each_other() {
     let (trace, treasure) = record(async |volume, disk| {

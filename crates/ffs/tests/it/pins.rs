@@ -1,5 +1,5 @@
-//! Blocks that pending changes pin: a client that makes one after the other, and waits for none of
-//! them to be durable, finds a bound for the memory that they take.
+//! Blocks pinned by pending changes: the memory that they take is bounded for a client that makes
+//! one change after the other without waiting for durability.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use crate::common::volume::{Volume, name, open_with_log, under};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const BLOCK: u64 = 4096;
-/// Bytes of a file to which a block of pointers leads.
+/// Bytes of a file below one block of pointers.
 const REACH: u64 = BLOCK / 8 * BLOCK;
 const CACHE: usize = 1 << 20;
-/// With what tasks have in hand while they wait, and the least that is kept of data.
+/// With the memory that tasks use while they wait, and the minimum of cached data.
 const BOUND: usize = 2 * CACHE;
-/// With the directory that they are in, which is kept while it changes.
+/// With the parent directory, which stays in memory while it changes.
 const BOUND_OF_DIRECTORIES: usize = 3 * CACHE;
 const CALLS: u64 = 3000;
 
 const POLICIES: [PolicyKind; 3] = [PolicyKind::Sync, PolicyKind::Log, PolicyKind::SoftUpdates];
 
-/// The most memory that a volume takes while a client makes so many calls, one after the other.
-/// `call` has the volume, a file, and its number.
+/// The maximum memory that a volume takes while a client makes `calls` calls, one after the other.
+/// `call` gets the volume, a file, and its number.
 fn most_memory(
     policy: PolicyKind,
     calls: u64,
@@ -64,8 +64,8 @@ fn most_memory(
     })
 }
 
-/// One byte after the other is written to a file, UNSTABLE, each into the reach of another block
-/// of pointers.
+/// One byte after the other is written to a file, UNSTABLE, each below a different block of
+/// pointers.
 fn sparse_writes(policy: PolicyKind) -> usize {
     most_memory(policy, CALLS, async |volume, file, number| {
         let written = volume.write(file, number * REACH, vec![7], Stability::Unstable).await;
@@ -73,7 +73,7 @@ fn sparse_writes(policy: PolicyKind) -> usize {
     })
 }
 
-/// One directory after the other is made, and the client hears of each at once, as where an export
+/// One directory after the other is made, and the client is answered at once, as on an export that
 /// is declared delayed.
 fn delayed_directories(policy: PolicyKind) -> usize {
     most_memory(policy, 2 * CALLS, async |volume, _, number| {

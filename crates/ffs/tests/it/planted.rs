@@ -1,5 +1,5 @@
-//! Breaking a rule of the engine is noticed: each planted bug is found by some cut of a few runs,
-//! or of a scenario of its own.
+//! A broken rule of the engine is detected: each planted bug is found by some cut of a few runs, or
+//! of a scenario of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -144,7 +144,7 @@ fn names_that_stand_twice_are_found() {
     is_found(VnodeBug::WanderingNames, 1);
 }
 
-/// A write that takes nothing: hardly a random run has one, with a cut in the right place.
+/// A write that allocates nothing: hardly any random run has one with a cut in the right place.
 #[test]
 fn payload_that_is_not_flushed_is_found() {
     assert_eq!(inside_the_last_fragment(), Ok(()), "without the bug");
@@ -156,7 +156,7 @@ fn payload_that_is_not_flushed_is_found() {
     assert!(wrong.contains("which nobody wrote"), "it is found in another way: {wrong}");
 }
 
-/// Looks for `bug` in rounds of filling and emptying, which it must end with these words.
+/// Looks for `bug` in rounds of filling and emptying, which it must end with the text `said`.
 fn is_found_when_full(bug: Bug, said: &str) {
     plant(bug);
     let options = sizes(4096, 512);

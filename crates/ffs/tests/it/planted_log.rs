@@ -1,4 +1,4 @@
-//! Breaking a rule of the log is noticed: each planted bug is found by some cut of a few runs.
+//! A broken rule of the log is detected: each planted bug is found by some cut of a few runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,10 +25,10 @@ use crate::common::together::{
 };
 use crate::common::tree::{Setting, record};
 
-/// The smallest log: the circle closes many times.
+/// The smallest log: it wraps around many times.
 const LOG: u64 = journal::format::SMALLEST;
 
-/// Looks for a bug: in what is recorded with it, and in what comes back with it.
+/// Looks for a bug in recording with it, and in recovering with it.
 fn is_found(planted: Planted, runs: u64) -> bool {
     let setting = Setting {
         options: sizes(4096, 512),

@@ -1,4 +1,4 @@
-//! Files that a FreeBSD kernel has flagged: what their flags protect, from the superuser too.
+//! Files flagged by a FreeBSD kernel: their flags protect them, from the superuser too.
 
 use vfs::{Access, CreateHow, FileSystem, FsError, ObjectId, Requester, SetAttributes, Stability};
 
@@ -11,8 +11,8 @@ const IMMUTABLE: [u32; 2] = [0x0002_0000, 0x0000_0002];
 const APPEND_ONLY: [u32; 2] = [0x0004_0000, 0x0000_0004];
 const NO_UNLINK: [u32; 2] = [0x0010_0000, 0x0000_0010];
 
-/// A volume in whose root lie the file `file`, of 3,000 bytes, a free one, `other`, and the
-/// directory `directory` with a file `inside`; `flagged` bears `flags`.
+/// A volume with the file `file`, of 3,000 bytes, an unflagged one, `other`, and the directory
+/// `directory` with a file `inside`, all in the root; `flagged` has `flags`.
 fn with_flags(flags: u32, flagged: &str, test: impl AsyncFnOnce(Volume, [ObjectId; 4])) {
     let world = World::new(1);
     world.run(async {
@@ -57,7 +57,7 @@ async fn may_change(volume: &Volume, id: ObjectId) -> bool {
 
 const REFUSED: Result<(), FsError> = Err(FsError::NotOwner);
 
-/// Everything that takes the name `file` away from the file.
+/// Every operation that would take the name `file` away from the file.
 async fn keeps_its_name(volume: &Volume, root: ObjectId, directory: ObjectId) {
     assert_eq!(volume.remove(root, "file").await, REFUSED);
     assert_eq!(volume.rename((root, "file"), (directory, "moved")).await, REFUSED);

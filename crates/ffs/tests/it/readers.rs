@@ -1,5 +1,5 @@
-//! What was churned is read from the stopped disk by programs of other people: the Sleuth Kit and
-//! the library dissect.ffs find every name, every byte and every target, in several geometries.
+//! A changed tree is read from the stopped disk by third-party programs: the Sleuth Kit and the
+//! library dissect.ffs find every name, every byte and every target, in several geometries.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use vfs::{FileSystem, ObjectId, SetAttributes, Stability};
 use crate::common::volume::{Actor, Volume, fresh, name};
 use crate::common::{Seeded, World, skip, temporary};
 
-/// Every path with what is behind it: content, the target of a link, nothing for a directory.
+/// Every path with its content: data, the target of a link, nothing for a directory.
 type Tree = BTreeMap<String, Vec<u8>>;
 
 /// Makes a tree with files of all sizes, links of both sorts, and holes.
@@ -51,12 +51,12 @@ async fn link(volume: &Volume, directory: ObjectId, text: &str, target: &[u8]) {
     sealed.open().await.expect("running").into_inner().result.expect("new");
 }
 
-/// A disk in a file that goes with this value.
+/// A disk in a file that is deleted with this value.
 struct Image(PathBuf);
 
 impl Drop for Image {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0); // nothing depends on it
+        let _ = std::fs::remove_file(&self.0); // best effort
     }
 }
 
@@ -133,7 +133,7 @@ fn dissect_reads_every_file() {
     }
 }
 
-/// A Python that has the library: the one that `cargo xtask` sets up beside our build, or any.
+/// A Python that has the library: the one that `cargo xtask` installs beside our build, or any.
 fn python() -> Option<PathBuf> {
     let test = std::env::current_exe().expect("a test is a program");
     let beside = test.ancestors().nth(3).map(|target| target.join("venv/bin/python"));
@@ -145,7 +145,7 @@ fn python() -> Option<PathBuf> {
     found.or_else(|| skip("no Python here has dissect.ffs"))
 }
 
-/// Prints every path and what is behind it, each with its length in front.
+/// Prints every path and its content, each with its length in front.
 const DISSECT: &str = r#"
 import os, stat, sys
 from dissect.ffs import ffs

@@ -1,6 +1,6 @@
-//! What a cut left of soft updates is looked for while the volume is served: a stop in the middle
-//! keeps the mark, a group that is rotten is left alone, a file that a caller writes though it has
-//! lost its name is kept, and each law that is broken shows.
+//! Leaks of a crash under soft updates are looked for while the volume is served: a stop in the
+//! middle keeps the mark, a damaged group is left alone, a file that lost its name but that a
+//! caller writes is kept, and each broken rule is detected.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::common::volume::{Volume, under};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
-/// A disk that takes its time, so that reclaim is met in its middle.
+/// A slow disk, so that reclaim is interrupted in the middle.
 fn slow() -> Options {
     Options::default()
 }
@@ -38,8 +38,8 @@ async fn reopen(executor: &Executor, disk: &Rc<Disk>, share: f64) -> Opened {
     opened.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What a cut leaves in the middle of a life: files that were made, and more that were on their
-/// way. `use` is done before the power goes.
+/// A disk after a cut at work: with files, and more that were being made. `in_use` is done before
+/// the cut.
 fn cut_off(in_use: impl AsyncFnOnce(&Volume)) -> Image {
     let executor = Executor::new(5);
     let disk = Disk::with_options(&executor, Image::zeroed(16 << 20), slow());
@@ -72,7 +72,7 @@ fn state(opened: &Opened) -> Option<ReclaimState> {
     opened.files.engine().reclaimed().map(|reclaimed| reclaimed.state)
 }
 
-/// Stops in the middle, and looks at what is left then.
+/// Stops in the middle, and checks what is left then.
 fn stop_in_the_middle() -> Result<(), String> {
     let left = cut_off(make_files);
     let (executor, disks) = after_cut(9, Pair { home: left, log: None });
@@ -104,7 +104,7 @@ fn a_stop_in_the_middle_is_no_clean_one_and_the_next_start_goes_on() {
     assert_eq!(stop_in_the_middle(), Ok(()));
 }
 
-/// Reclaim finds no room below: a stop has an end that says so, and succeeds when there is room.
+/// Reclaim finds the device below full: a stop ends with an error, and succeeds when there is room.
 fn stop_without_room() -> Result<(), String> {
     let left = cut_off(make_files);
     let (executor, disks) = after_cut(9, Pair { home: left, log: None });
@@ -144,7 +144,7 @@ fn geometry_of(image: &Image) -> Geometry {
     Geometry::parse(ufs2::layout::Superblock::of(&room)).expect("it is a volume")
 }
 
-/// Calls the data of a file free in the map of its group, whose hash does not fit then.
+/// Marks data of a file as free in the map of its group, whose hash is then wrong.
 fn rot(image: &mut Image) -> (Geometry, u64) {
     let geometry = geometry_of(image);
     let address = geometry.byte_address(geometry.group_header_fragment(0));
@@ -154,7 +154,7 @@ fn rot(image: &mut Image) -> (Geometry, u64) {
     let used =
         |bit: &u64| geometry.is_data_fragment(*bit) && !bits::is_set(&block[map.clone()], *bit);
     let count = geometry.group_size_fragments(0);
-    // The last of them is of a file that was written.
+    // The last of them belongs to a written file.
     let held = (0..count).rev().find(used).expect("there are files");
     bits::set(&mut block[map], held);
     image.write(address, &block);
@@ -171,7 +171,7 @@ fn rot_inode(image: &mut Image, ino: u64) {
     image.write(address, &kind.map(|byte| !byte));
 }
 
-/// Makes what a file holds its extended attributes, as FreeBSD keeps them.
+/// Turns the blocks of a file into its extended attributes, as FreeBSD stores them.
 fn turn_into_attributes(image: &mut Image, ino: u64) {
     let geometry = geometry_of(image);
     let position = geometry.inode_position(ino);
@@ -205,7 +205,7 @@ fn what_extended_attributes_hold_is_counted() {
     assert_eq!(used, 10 * 512, "5100 bytes in ten fragments, as before");
 }
 
-/// Fills a volume of which a group is rotten, and looks whether the files of before stay.
+/// Fills a volume that has a damaged group, and checks that the earlier files stay.
 fn use_a_rotten_group() -> Result<(), String> {
     let mut left = cut_off(make_files);
     rot(&mut left);
@@ -217,7 +217,7 @@ fn use_a_rotten_group() -> Result<(), String> {
         let root = volume.files.root();
         for index in 0..60 {
             let Ok(file) = volume.create(root, &format!("more-{index}")).await else { break };
-            // A fragment: what fits into holes of blocks that are in use.
+            // A fragment: it fits into partly used blocks.
             let _ = volume.write(file, 0, vec![0xee; 500], Stability::FileSync).await;
         }
         if engine.wait_for_reclaim().await {
@@ -247,7 +247,7 @@ fn rubbish_in_the_place_of_a_group_is_told_and_ends_nothing() {
         let engine = opened.files.engine().clone();
         assert!(!engine.wait_for_reclaim().await, "the rubbish is not seen");
         let volume = Volume::new(opened.files);
-        // Nobody knows what is in that group; the server lives.
+        // The contents of that group are unknown; the server survives.
         let found = volume.lookup(volume.files.root(), "file-3").await;
         assert_eq!(found.map(|_| ()), Err(FsError::Corrupt));
     });
@@ -258,7 +258,7 @@ fn a_rotten_group_is_left_alone_and_told() {
     assert_eq!(use_a_rotten_group(), Ok(()));
 }
 
-/// A volume that a cut left, with a file of which a client has the handle.
+/// A volume after a cut, with a file whose handle a client has.
 fn left_with_a_handle() -> (Image, ObjectId) {
     let mut known = None;
     let left = cut_off(async |volume| {
@@ -268,8 +268,8 @@ fn left_with_a_handle() -> (Image, ObjectId) {
     (left, known.expect("it was made"))
 }
 
-/// Serves what a cut left from a disk on which a read takes so long, and asks until there is an
-/// answer whether the file of an old handle stays. The answers, with the times that they took.
+/// Serves a volume after a cut from a disk with slow reads, and asks until it is answered whether
+/// the file of an old handle stays. Returns the answers, with the times that they took.
 fn ask_by_an_old_handle(
     left: &(Image, ObjectId),
     read: Duration,
@@ -390,7 +390,7 @@ mod planted {
     use super::*;
     use crate::common::bugs::{Planted, plant, unplant};
 
-    /// Looks for a bug of the return in what cuts left of runs without one.
+    /// Looks for a bug of recovery on disks from runs without a bug.
     fn is_found(bug: impl Into<Planted>, first: u64) {
         let bug = bug.into();
         let found = under(PolicyKind::SoftUpdates, || {

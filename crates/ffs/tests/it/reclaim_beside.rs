@@ -1,6 +1,6 @@
-//! Callers use a volume in the first moments after a cut, before anything of what that left was
-//! looked for: names move into directories that are new, large files grow, directories of which
-//! the cut left two names get another or go.
+//! Callers use a volume in the first moments after a cut, before leaks were looked for: names move
+//! into new directories, large files grow, directories that the cut left with two names get another
+//! or go.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ use crate::common::volume::{Volume, name};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
-/// So slow that callers are done before a scan has begun.
+/// So slow that callers finish before a scan has begun.
 const SLOW: f64 = 0.0001;
 
 async fn reopen(executor: &Executor, disk: &Rc<Disk>, share: f64) -> Opened {
@@ -32,7 +32,7 @@ async fn reopen(executor: &Executor, disk: &Rc<Disk>, share: f64) -> Opened {
     opened.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Uses a new volume, and takes from its disk what comes of that.
+/// Uses a new volume, and returns the result of `in_use` with its disk.
 fn on_new<T>(size: u64, block: (u64, u64), in_use: impl AsyncFnOnce(&Volume, &Rc<Disk>) -> T) -> T {
     let executor = Executor::new(5);
     let disk = Disk::new(&executor, Image::zeroed(size));
@@ -44,7 +44,7 @@ fn on_new<T>(size: u64, block: (u64, u64), in_use: impl AsyncFnOnce(&Volume, &Rc
     })
 }
 
-/// A new volume that was used, and lost its power when all was home.
+/// A new volume that was used, and lost power when everything was in place.
 fn cut_off(size: u64, block: (u64, u64), in_use: impl AsyncFnOnce(&Volume)) -> Image {
     on_new(size, block, async |volume, disk| {
         in_use(volume).await;
@@ -53,7 +53,7 @@ fn cut_off(size: u64, block: (u64, u64), in_use: impl AsyncFnOnce(&Volume)) -> I
     })
 }
 
-/// Serves what a cut left while it is used, waits for reclaim, stops, and looks at what is left.
+/// Serves a disk after a cut while it is used, waits for reclaim, stops, and checks the result.
 fn serve(
     image: &Image,
     use_it: impl AsyncFnOnce(&Volume) -> Result<(), String>,
@@ -139,7 +139,7 @@ fn files_may_move_into_new_directories_in_default_blocks() {
     assert_eq!(move_into_new_directories(512 << 20, (32768, 4096)), Ok(()));
 }
 
-/// Several callers make large files longer that none has used since the cut.
+/// Several callers extend large files that were not used since the cut.
 fn append_to_large_files() -> Result<(), String> {
     const FILES: u8 = 12;
     let block = 4096;
@@ -183,17 +183,17 @@ fn large_files_may_grow_by_many_callers_at_once() {
     assert_eq!(append_to_large_files(), Ok(()));
 }
 
-/// What becomes of a directory of which the cut may have left two names.
+/// The fate of a directory that the cut may have left with two names.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     Moved,
     Replaced,
     Removed,
-    /// Removed, and others are made, one of them in its inode.
+    /// Removed; others are made, one of them in its inode.
     Reused,
 }
 
-/// Cuts a rename of a directory everywhere, and uses the name that is told.
+/// Cuts a rename of a directory everywhere, and uses the reported name.
 fn use_second_names(across: bool, then: Then) -> Result<(), String> {
     let (homes, moved, trace) = on_new(16 << 20, (4096, 512), async |volume, disk| {
         let root = volume.files.root();
@@ -229,10 +229,10 @@ fn use_second_names(across: bool, then: Then) -> Result<(), String> {
     Ok(())
 }
 
-/// A name in a directory, and what it leads to.
+/// A name in a directory, and the object that it leads to.
 type Named = (ObjectId, String, ObjectId);
 
-/// Does something to the directory by the name that is told. Gives the names that there are then.
+/// Changes the directory by the reported name. Returns the names that exist then.
 async fn use_name(
     volume: &Volume,
     [a, b]: [ObjectId; 2],
@@ -274,7 +274,7 @@ async fn use_name(
     Ok(named)
 }
 
-/// These names are there, reclaim comes to its end, and every name that is listed leads somewhere.
+/// Checks that these names exist, that reclaim ends, and that every listed name leads somewhere.
 async fn look_at(volume: &Volume, homes: [ObjectId; 2], named: &[Named]) -> Result<(), String> {
     for through in [false, true] {
         if through {
@@ -319,8 +319,8 @@ fn a_directory_of_two_names_may_go() {
     }
 }
 
-/// An answered removal is over: after the next cut the handle names nothing, before anything of
-/// what that left was looked for.
+/// An answered removal is final: after the next cut the handle is stale, even before leaks were
+/// looked for.
 fn remove_and_cut() -> Result<(), String> {
     let (files, trace) = on_new(16 << 20, (4096, 512), async |volume, disk| {
         make_files(volume, 2, 3000).await;
@@ -357,13 +357,13 @@ fn an_answered_removal_is_over() {
     assert_eq!(remove_and_cut(), Ok(()));
 }
 
-/// An answer that was told before it was durable.
+/// An answer that is taken before it is durable.
 fn accepted<T>(sealed: Sealed<Answer<T, Wcc>>) -> T {
     let answer = sealed.accept(Delayed::declared()).expect("running").into_inner();
     answer.result.expect("there is room")
 }
 
-/// A directory and a file in it, which nothing has made durable yet.
+/// A directory and a file in it, not durable yet.
 async fn make_delayed(volume: &Volume, index: u8) -> (ObjectId, ObjectId) {
     let (root, who) = (volume.files.root(), Requester::root());
     let name = name(&format!("new-{index}"));
@@ -374,7 +374,7 @@ async fn make_delayed(volume: &Volume, index: u8) -> (ObjectId, ObjectId) {
     (home, file)
 }
 
-/// Asks that what is written to a file stays. Whether it does.
+/// Asks that data written to a file stays; returns whether it does.
 async fn is_told_to_stay(volume: &Volume, id: ObjectId, data: &[u8]) -> Result<bool, String> {
     let named = volume.files.ensure_named(id).await;
     match named.and(volume.write(id, 0, data.to_vec(), Stability::FileSync).await) {
@@ -385,8 +385,9 @@ async fn is_told_to_stay(volume: &Volume, id: ObjectId, data: &[u8]) -> Result<b
 }
 
 /// A volume that is declared delayed is cut while directories with files are new, at any moment.
-/// Clients go on by the handles that they have, and ask that what they write stays, in a file or in
-/// a new one beside it. At any moment it is cut again: what was told to stay is there.
+/// Clients continue with the handles that they have, and ask that the data that they write stays,
+/// in a file or in a new one beside it. At any moment it is cut again: data that was promised to
+/// stay is there.
 fn promise_by_old_handles() -> Result<(), String> {
     const NEW: u8 = 3;
     const DATA: [u8; 3000] = [7; 3000];
@@ -446,7 +447,7 @@ fn what_was_told_to_stay_stays_whatever_handle_named_it() {
     assert_eq!(promise_by_old_handles(), Ok(()));
 }
 
-/// Writes until no fragment is left: a large file takes whole blocks alone.
+/// Writes until no fragment is left: a large file takes only whole blocks.
 async fn fill(volume: &Volume) {
     let root = volume.files.root();
     for (number, size) in (0..1000).zip(std::iter::once(4096).chain(std::iter::repeat(512))) {
@@ -463,8 +464,8 @@ async fn fill(volume: &Volume) {
 }
 
 /// A full volume is cut while a new file has no name yet, which is changed afterwards by its
-/// handle: `lost+found` has no room for it. What is answered then of that file, and of one that has
-/// its name; none if the cut took the new file, or left its name.
+/// handle: `lost+found` has no room for it. Returns the answers for that file, and for one that has
+/// its name; `None` if the cut took the new file, or left its name.
 fn ask_when_full(
     image: &Image,
     (lost, named): (ObjectId, ObjectId),
@@ -506,8 +507,8 @@ fn a_file_without_room_for_a_name_holds_up_no_other() {
     assert!(asked.iter().all(|answers| *answers == [Err(FsError::Io), Ok(())]), "{asked:?}");
 }
 
-/// A cut leaves a file a link more than names, and a caller takes its only name away: that a name
-/// led to it once stands for no promise that it stays.
+/// A cut leaves a file with one link more than names, and a caller removes its only name: the
+/// former name is no promise that the file stays.
 #[test]
 fn a_name_that_was_taken_away_stands_for_no_promise() {
     let (file, trace) = on_new(16 << 20, (4096, 512), async |volume, disk| {
@@ -542,7 +543,7 @@ fn a_name_that_was_taken_away_stands_for_no_promise() {
     assert!(asked > 0, "no cut leaves a link without a name");
 }
 
-/// What trees of one, two and three levels hold is no leftover.
+/// Blocks in trees of one, two and three levels are not leaked.
 #[test]
 fn what_large_files_hold_is_kept() {
     const BLOCK: u64 = 4096;

@@ -1,5 +1,5 @@
-//! The disk is a file that grows, and what holds it is full: its writes are refused and nothing
-//! else is wrong. What needs space is refused, what was answered is there, and all goes on when
+//! The disk is a growing file on a full filesystem: its writes are refused, with no other defect.
+//! Operations that need space are refused, acknowledged data is there, and service continues when
 //! there is room again.
 
 use std::pin::pin;
@@ -28,7 +28,7 @@ async fn pause(executor: &Executor, seconds: u64) {
     executor.runtime().clock.sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Files whose content was answered for, each of one byte.
+/// Files with acknowledged content, each of one byte value.
 async fn holds(volume: &Volume, files: &[(&str, u8, usize)]) -> Result<(), String> {
     holds_in(volume, volume.files.root(), files).await
 }
@@ -49,7 +49,7 @@ async fn holds_in(
     Ok(())
 }
 
-/// Files are made, written and removed while the disk refuses; then the power goes, or there is
+/// Files are made, written and removed while the disk refuses writes; then power fails, or there is
 /// room again.
 fn refused(cut: bool) -> Result<(), String> {
     let quiet = Quiet::new(16 << 20, Some(4 << 20));
@@ -63,13 +63,13 @@ fn refused(cut: bool) -> Result<(), String> {
         }
         volume.settle().await;
         refuse(&quiet);
-        // What the log carries is answered, whatever becomes of its place.
+        // Data in the log is acknowledged, whatever happens in place.
         let small = volume.create(root, "small").await.expect("the log has room");
         volume.write(small, 0, vec![2; SMALL], Stability::FileSync).await.expect("it rides");
         let over = volume.lookup(root, "over").await.expect("it is there");
         volume.write(over, 0, vec![3; SMALL], Stability::FileSync).await.expect("it rides");
         volume.remove(root, "gone").await.expect("the log has room");
-        // What needs space below is refused, and the rest goes on.
+        // Operations that need space below are refused, and the rest continues.
         let large = volume.create(root, "large").await.expect("the log has room");
         for stability in [Stability::FileSync, Stability::DataSync] {
             let written = volume.write(large, 0, vec![4; LARGE], stability).await;
@@ -79,7 +79,7 @@ fn refused(cut: bool) -> Result<(), String> {
         volume.write(large, 0, vec![5; LARGE], Stability::Unstable).await.expect("memory");
         assert_eq!(volume.commit(large).await.map(drop), Err(FsError::NoSpace));
         assert_ne!(volume.files.verifier(), before, "the data is gone");
-        // Nobody asks for it, and the COMMIT that comes later is told all the same.
+        // No caller waits for it, and a later COMMIT still gets the error.
         volume.write(large, 0, vec![6; LARGE], Stability::Unstable).await.expect("memory");
         let quiesced = volume.files.store().quiesce().await;
         if quiesced != Err(FsError::NoSpace) {
@@ -116,7 +116,7 @@ fn a_disk_that_finds_no_room_below_is_no_broken_disk() {
     }
 }
 
-/// Makes files until there is no room for another in the log. Gives back how many there are.
+/// Makes files until the log has no room for another. Returns their number.
 async fn fill_log(volume: &Volume, directory: ObjectId) -> usize {
     for number in 0..2000 {
         let full = match volume.create(directory, &format!("file-{number}")).await {
@@ -131,7 +131,7 @@ async fn fill_log(volume: &Volume, directory: ObjectId) -> usize {
     panic!("the log is not as long")
 }
 
-/// A volume of which nothing goes home any more, and a directory in it.
+/// A volume without in-place writes, and a directory in it.
 async fn refusing(quiet: &Quiet) -> (Volume, ObjectId) {
     let volume = quiet.make((BLOCK, 512)).await;
     let root = volume.files.root();
@@ -144,8 +144,8 @@ async fn refusing(quiet: &Quiet) -> (Volume, ObjectId) {
     (volume, directory)
 }
 
-/// More changes than the log has room for: those that do not fit are refused, and give back the
-/// locks that they have.
+/// More changes than the log has room for: those that do not fit are refused, and release their
+/// locks.
 fn full_log() -> Result<(), String> {
     let quiet = Quiet::new(32 << 20, Some(2 << 20));
     let executor = &quiet.executor;
@@ -177,7 +177,7 @@ fn changes_are_refused_when_the_log_is_full_and_go_on_when_there_is_room() {
     full_log().unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
-/// The sync rests for an hour by itself: who wants room wakes it.
+/// The sync pauses for an hour by itself: a task that wants room wakes it.
 #[test]
 fn whoever_wants_room_in_the_log_does_not_wait_for_the_sync_to_come() {
     let quiet = Quiet::new(32 << 20, Some(2 << 20));
@@ -197,8 +197,8 @@ fn whoever_wants_room_in_the_log_does_not_wait_for_the_sync_to_come() {
     });
 }
 
-/// A write finds room below for its data, and none in the log for what says so: what it shows is
-/// durable once a COMMIT has said so, and not before.
+/// A write finds room below for its data, but none in the log for its metadata: the state that it
+/// shows is durable once a COMMIT has said so, and not before.
 fn overwritten_in_vain(heals: bool) -> Result<(), String> {
     let quiet = Quiet::new(32 << 20, Some(2 << 20));
     let executor = &quiet.executor;
@@ -206,7 +206,7 @@ fn overwritten_in_vain(heals: bool) -> Result<(), String> {
         let (volume, directory) = refusing(&quiet).await;
         fill_log(&volume, directory).await;
         let old = volume.lookup(volume.files.root(), "old").await.expect("it is there");
-        quiet.disks.home.heal(); // and the log has not heard of it
+        quiet.disks.home.heal(); // the log does not know yet
         let written = volume.write(old, 0, vec![7; LARGE], Stability::FileSync).await;
         assert_eq!(written, Err(FsError::NoSpace));
         if heals {
@@ -239,8 +239,8 @@ fn what_a_refused_write_has_overwritten_is_in_doubt() {
     }
 }
 
-/// So many files are written in vain; `over` says whether what they had is overwritten, or what
-/// they get is new. Gives back what COMMIT says of the first and of the last.
+/// Writes `count` files in vain; `over` overwrites existing data instead of new blocks. Returns the
+/// results of COMMIT for the first and the last.
 fn written_in_vain(count: usize, over: bool) -> [Result<(), FsError>; 2] {
     let quiet = Quiet::new(64 << 20, None);
     quiet.executor.block_on(async {
@@ -278,7 +278,7 @@ fn what_many_refused_writes_leave_in_doubt_takes_no_more_memory_than_some() {
     assert_eq!(written_in_vain(4097, false), [Ok(()), Ok(())], "what was new shows to nobody");
 }
 
-/// How a truncation in steps has met a full log.
+/// How a truncation in steps met a full log.
 #[derive(Debug, PartialEq)]
 enum Met {
     Refused,
@@ -286,7 +286,7 @@ enum Met {
     Done,
 }
 
-/// A long file is cut while there is room for so many more changes in the log.
+/// A long file is truncated while the log has room for `room` more changes.
 fn cut_in_steps(room: usize) -> Met {
     const LONG: usize = 12 << 20;
     let quiet = Quiet::new(64 << 20, Some(2 << 20));
@@ -306,7 +306,8 @@ fn cut_in_steps(room: usize) -> Met {
         while volume.create(directory, &format!("file-{count}")).await.is_ok() {
             count += 1;
         }
-        // Now the log is full. With all home, so many again fill it again, but for `room`.
+        // Now the log is full. With everything in place, the same number fills it again, less
+        // `room`.
         quiet.disks.home.heal();
         volume.settle().await;
         pause(executor, 5).await;
@@ -344,9 +345,9 @@ fn a_truncation_that_has_begun_waits_for_room_in_the_log() {
     }
 }
 
-/// Policy `sync`, whose answers wait for metadata in its place: who waits when that is refused
-/// hears that the answer is lost, changes are refused from then on, and what was answered can be
-/// read.
+/// Policy `sync`, whose answers wait for in-place metadata writes: when one is refused, waiting
+/// callers are told that the answer is lost, changes are refused from then on, and acknowledged
+/// data can be read.
 fn refused_in_place(cut: bool) -> Result<(), String> {
     let quiet = Quiet::new(16 << 20, None);
     let executor = &quiet.executor;
@@ -423,7 +424,7 @@ fn changes_that_wait_and_data_that_is_believed_are_found() {
     assert!(finds(vnode::planted::Bug::UndoubtedRefusals, || overwritten_in_vain(false)));
 }
 
-/// A stop finds no room below for what it writes at its end, from the `nth` write on.
+/// A stop finds the device below full for its last writes, from the `nth` on.
 fn stops(log: Option<u64>, nth: u64) {
     let quiet = Quiet::new(16 << 20, log);
     let refuse = |quiet: &Quiet| {
@@ -436,7 +437,7 @@ fn stops(log: Option<u64>, nth: u64) {
         volume.write(file, 0, vec![1; LARGE], Stability::FileSync).await.expect("room");
         volume.settle().await;
         refuse(&quiet);
-        // Who asks again is told so again.
+        // A second attempt gets the same error.
         for _ in 0..2 {
             assert_eq!(volume.files.shutdown().await, Err(FsError::NoSpace), "from {nth} on");
         }
@@ -470,13 +471,13 @@ fn stops(log: Option<u64>, nth: u64) {
 #[test]
 fn a_stop_that_finds_no_room_below_waits_and_can_be_tried_again() {
     for log in [None, Some(4 << 20)] {
-        // The summary area, the totals, and that all is well.
+        // The summary area, the totals, and the clean mark.
         (1..=3).for_each(|nth| stops(log, nth));
     }
 }
 
-/// The flush that takes the mark back may fail when that is on the disk: from then on nothing is
-/// answered, since a return would not look for it.
+/// The flush that clears the mark may fail when the cleared mark is on the disk: from then on
+/// nothing is answered, since recovery would not look for it.
 #[test]
 fn nothing_is_changed_after_a_stop_whose_last_flush_failed() {
     let mut failed = 0;

@@ -1,5 +1,5 @@
-//! A full host below a disk, and what takes several steps meanwhile: data written back, chains, a
-//! stop, and volumes that share a log.
+//! A full host below a disk, and multi-step operations meanwhile: write-back, chains, a stop, and
+//! volumes that share a log.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn pause(executor: &Executor, milliseconds: u64) {
     executor.runtime().clock.sleep(Duration::from_millis(milliseconds)).await;
 }
 
-/// What comes of something within minutes.
+/// The result of an operation that must end within minutes.
 async fn soon<T>(executor: &Executor, what: &str, work: impl Future<Output = T>) -> T {
     match select(pin!(work), pin!(pause(executor, 300_000))).await {
         Either::Left((result, _)) => result,
@@ -33,7 +33,7 @@ async fn soon<T>(executor: &Executor, what: &str, work: impl Future<Output = T>)
     }
 }
 
-/// Makes files until one is refused for want of space.
+/// Makes files until one is refused for lack of space.
 async fn fill(volume: &Volume, directory: ObjectId, name: &str) -> usize {
     for number in 0..5000 {
         if let Err(error) = volume.create(directory, &format!("{name}-{number}")).await {
@@ -44,7 +44,7 @@ async fn fill(volume: &Volume, directory: ObjectId, name: &str) -> usize {
     panic!("the log is not as long")
 }
 
-/// A file of so many blocks.
+/// A file of `blocks` blocks.
 async fn long(volume: &Volume, parent: ObjectId, name: &str, blocks: u64) -> ObjectId {
     let file = volume.create(parent, name).await.expect("room");
     for start in (0..blocks).step_by(256) {
@@ -54,7 +54,7 @@ async fn long(volume: &Volume, parent: ObjectId, name: &str, blocks: u64) -> Obj
     file
 }
 
-/// Whoever finds no space lands what others have, and does not leave that halfway.
+/// A task that finds no space lands the data of others, and does not leave that unfinished.
 #[test]
 fn a_landing_of_others_is_not_left_halfway() {
     for log in [None, Some(4 << 20)] {
@@ -82,8 +82,8 @@ fn a_landing_of_others_is_not_left_halfway() {
     }
 }
 
-/// The landing of UNSTABLE data is slow, and meets a full log: what is written in its place, or in
-/// that of blocks that it would have had, is not written over later.
+/// The landing of UNSTABLE data is slow, and meets a full log: data written in its place, or in
+/// blocks that it would have taken, is not overwritten later.
 fn slow_landing() -> Result<(), String> {
     for appends in [false, true] {
         let quiet = Quiet::new(32 << 20, Some(2 << 20));
@@ -98,7 +98,7 @@ fn slow_landing() -> Result<(), String> {
             volume.settle().await;
             quiet.disks.home.inject(no_space().forever());
             fill(&volume, directory, "file").await;
-            quiet.disks.home.heal(); // and the log has not heard of it
+            quiet.disks.home.heal(); // the log does not know yet
             let seconds = Duration::from_secs(if appends { 20 } else { 4 });
             quiet.disks.home.inject(Fault::on(Verb::Write, Effect::Slow(seconds)));
             let at = if appends { LARGE as u64 } else { 0 };
@@ -143,7 +143,7 @@ fn a_landing_that_is_left_halfway_is_found() {
     assert!(finds(vnode::planted::Bug::AbandonedLandings, slow_landing));
 }
 
-/// A large file is being removed, and what it gives back finds no room: a stop says so.
+/// A large file is being removed, and freeing it finds no room: a stop reports that.
 #[test]
 fn a_stop_does_not_wait_for_steps_that_find_no_room() {
     for spare in [None, Some(1), Some(4), Some(8)] {
@@ -174,7 +174,7 @@ fn a_stop_does_not_wait_for_steps_that_find_no_room() {
     }
 }
 
-/// All places for changes in steps are taken by some that wait for room: another is refused, and
+/// All places for multi-step changes are taken by some that wait for room: another is refused, and
 /// keeps no lock.
 #[test]
 fn a_change_in_steps_does_not_wait_for_others_with_its_locks() {
@@ -205,7 +205,7 @@ fn a_change_in_steps_does_not_wait_for_others_with_its_locks() {
     });
 }
 
-/// One write of a truncation in steps finds no room: it is tried again.
+/// One write of a truncation in steps finds no room: it is retried.
 #[test]
 fn a_truncation_in_steps_outlives_a_refusal() {
     for nth in 8..20 {
@@ -220,7 +220,7 @@ fn a_truncation_in_steps_outlives_a_refusal() {
             }
             volume.settle().await;
             quiet.disks.home.inject(no_space().nth(nth));
-            // It may be the first step that is refused, or its answer that is lost.
+            // Either the first step is refused, or its answer is lost.
             let cut = soon(executor, "a truncation", volume.resize(file, 50 * BLOCK + 7)).await;
             pause(executor, 10_000).await;
             let size = volume.attributes(file).await.size;
@@ -233,7 +233,7 @@ fn a_truncation_in_steps_outlives_a_refusal() {
     }
 }
 
-/// Three volumes have one log. One has stopped and one finds no room, and each may hold the head.
+/// Three volumes share a log. One has stopped and one finds no room, and each may hold the head.
 #[test]
 fn volumes_with_one_log_are_refused_and_not_held_up() {
     for stops_first in [false, true] {

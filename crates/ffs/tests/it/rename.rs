@@ -18,7 +18,7 @@ fn the_old_name_goes_when_the_directory_moves_for_the_new_one() {
             let text = format!("directory-{index}");
             directories.push(volume.mkdir(volume.files.root(), &text).await.expect("new"));
         }
-        // Both grow in turns, so that each is in the other's way; every rename needs another chunk.
+        // Both grow in turn, so that each blocks the other; every rename needs another chunk.
         for round in 0..6 {
             for &directory in &directories {
                 let short = format!("{round}");

@@ -1,5 +1,5 @@
-//! A return from the log that is cut itself, whatever came before it: a clean stop that was not
-//! finished, a replay that nobody went on from, a kill, another return.
+//! Interrupted recoveries from the log, after: an unfinished clean stop, a replay without a
+//! subsequent start, a kill, another recovery.
 
 use journal::format::SEGMENT;
 

@@ -1,24 +1,24 @@
 //! A hundred rounds of filling a volume and emptying it again, twenty on each of five volumes:
-//! refusals come at the right moment and leave nothing behind, all space comes back to the last
+//! refusals come at the right moment and leave nothing behind, all space is freed to the last
 //! fragment and inode, and the disk is clean after each round.
 //!
-//! The refusals are judged by the maps of the disk itself (`common/fill/room`). A round goes on
-//! with the disk of the round before, so that what a round leaves behind adds up. Everything
-//! follows from the seed; a failure says which round of which volume it was.
+//! The refusals are judged by the maps of the disk itself (`common/fill/room`). A round continues
+//! with the disk of the previous round, so that leaks add up. Everything follows from the seed; a
+//! failure names the round and the volume.
 
 use ufs2::mkfs::MkfsOptions;
 
 use crate::common::cutting::sizes;
 use crate::common::fill::round::Rounds;
 
-/// How many rounds a volume goes through: more with `DURAMEN_RUNS`.
+/// Number of rounds of a volume: more with `DURAMEN_RUNS`.
 fn rounds() -> u64 {
     let wanted = std::env::var("DURAMEN_RUNS").ok();
     wanted.and_then(|text| text.parse().ok()).unwrap_or(20)
 }
 
 fn fill_and_empty(label: &str, seed: u64, size: u64, options: MkfsOptions) {
-    // So few inodes that files of medium size take the space before the inodes are out.
+    // So few inodes that files of medium size take the space before the inodes run out.
     let bytes_per_inode = Some(8 * options.fragment_size);
     let options = MkfsOptions { bytes_per_inode, ..options };
     let mut volume = Rounds::new(label, seed, size, &options);

@@ -1,6 +1,7 @@
-//! Who writes past the log revokes what it holds of that place (rule 5 of docs/durability.md):
-//! whatever was written over what, however long, after a cut the last write that was answered is
-//! there. And what comes to be in a file that grows is zero, whatever stood or is logged there.
+//! A task that writes past the log revokes the log's data at that place (rule 5 of
+//! docs/durability.md): after any sequence of overwrites, of any length, the last acknowledged
+//! write is there after a cut. And the new part of a growing file is zero, whatever was on the disk
+//! or in the log there.
 
 use sim::Prng;
 use vfs::{FileSystem, Stability};
@@ -8,14 +9,14 @@ use vfs::{FileSystem, Stability};
 use crate::common::quiet::Quiet;
 use crate::common::volume::Volume;
 
-/// More than rides in an entry.
+/// Larger than the payload limit of an entry.
 const LARGE: usize = 24 << 10;
 const SMALL: (u64, u64) = (4096, 512);
 
-/// A write: where, with which byte, and how long.
+/// A write: offset, byte value, and length.
 type Write = (usize, u8, usize);
 
-/// What differs of two contents, if anything does.
+/// The difference between two contents, if any.
 fn compare(label: &str, found: &[u8], expected: &[u8]) -> Result<(), String> {
     if found.len() != expected.len() {
         return Err(format!("{label}: {} bytes of {}", found.len(), expected.len()));
@@ -31,8 +32,8 @@ async fn read(volume: &Volume) -> Vec<u8> {
     volume.read(id).await.expect("it can be read")
 }
 
-/// A file of `length` bytes that went home; then these writes, each of them answered; then the
-/// power goes.
+/// A file of `length` bytes that was written in place; then these writes, each of them
+/// acknowledged; then power fails.
 fn written_over(sizes: (u64, u64), length: usize, writes: &[Write]) -> Result<(), String> {
     let quiet = Quiet::new(64 << 20, Some(8 << 20));
     let mut expected = vec![0x11; length];
@@ -96,7 +97,7 @@ fn a_large_write_far_within_many_zeros_stays() {
     assert_eq!(written_over((32_768, 4096), 1 << 20, &usual), Ok(()));
 }
 
-/// What a file holds is told by a model; all that is answered is in it.
+/// A volume with a model of its file; everything acknowledged is in the model.
 struct Story<'a> {
     volume: &'a Volume,
     prng: &'a mut Prng,
@@ -105,7 +106,7 @@ struct Story<'a> {
 }
 
 impl Story<'_> {
-    /// A place that is often at an edge of a fragment or a block.
+    /// A position that is often at an edge of a fragment or a block.
     fn place(&mut self, most: usize) -> usize {
         let at = self.prng.below(most as u64) as usize;
         match self.prng.below(4) {
@@ -146,8 +147,8 @@ impl Story<'_> {
     }
 }
 
-/// A file is written, cut short and made longer, somehow, with blocks of `sizes`; the power goes;
-/// what was answered is there; and what it grows by then is zero.
+/// A file is written, truncated and extended at random, with blocks of `sizes`; power fails;
+/// acknowledged data is there; and the file grows by zeros then.
 fn somehow(seed: u64, has_log: bool, sizes: (u64, u64)) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let quiet = Quiet::new(64 << 20, has_log.then_some(8 << 20));

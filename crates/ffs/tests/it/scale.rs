@@ -20,7 +20,7 @@ use crate::common::{MemoryDisk, World};
 const TERABYTE: u64 = 1 << 40;
 const FILES_IN_DIRECTORY: u64 = 1000;
 
-/// A disk that counts what is read, and how many reads are under way at once.
+/// A disk that counts bytes read, and concurrent reads.
 struct Counting {
     disk: Rc<MemoryDisk>,
     bytes: Cell<u64>,
@@ -91,8 +91,8 @@ fn a_terabyte_is_checked_in_one_pass_over_its_metadata() {
             }
         }
         volume.files.shutdown().await.expect("it stops");
-        // Of each group, its block twice and a copy of the superblock; inodes, whole blocks of
-        // them; and some 32 bytes a name, in blocks that are half full.
+        // For each group, its block twice and a copy of the superblock; inodes, in whole blocks;
+        // and some 32 bytes a name, in half-full blocks.
         let geometry = geometry_of(&disk);
         let group = 2 * geometry.group_block_size + SUPERBLOCK_ROOM;
         let block = geometry.block_size;

@@ -1,5 +1,5 @@
-//! Whoever settles a volume waits for what was there when it asked: reads, each of which changes an
-//! access time, neither keep it waiting nor keep the disk busy.
+//! A task that settles a volume waits for changes made before it asked: reads, each of which
+//! changes an access time, neither delay it nor keep the disk busy.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::common::cutting::{Pair, after_cut, sizes};
 use crate::common::volume::{Volume, open_with_log};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
-/// For how long somebody reads.
+/// Duration of the reading.
 const READING: Duration = Duration::from_secs(11);
-/// Between two reads.
+/// Pause between two reads.
 const PAUSE: Duration = Duration::from_micros(40);
 
 struct House {
@@ -70,7 +70,7 @@ async fn file(volume: &Volume, text: &str) -> ObjectId {
     id
 }
 
-/// Flushes of the volume's disk while somebody reads.
+/// Flushes of the volume's disk during the reading.
 fn flushes_while_reading(has_log: bool) -> u64 {
     let house = House::new(has_log);
     house.executor.block_on(async {
@@ -83,7 +83,7 @@ fn flushes_while_reading(has_log: bool) -> u64 {
     })
 }
 
-/// UNSTABLE bytes that are still in memory when somebody else has read for a long time.
+/// UNSTABLE bytes still in memory after another task has read for a long time.
 fn unstable_after_reading(has_log: bool) -> u64 {
     let house = House::new(has_log);
     house.executor.block_on(async {
@@ -114,7 +114,7 @@ fn unstable_data_comes_home_while_somebody_reads_without_a_pause() {
     }
 }
 
-/// What was read just before the stop, and what was settled at the same time.
+/// Access times of reads just before the stop, and of ones during a settle.
 #[test]
 fn a_clean_stop_brings_the_last_access_times_home() {
     for has_log in POLICIES {

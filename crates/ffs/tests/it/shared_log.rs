@@ -1,6 +1,6 @@
 //! One log for several volumes.
 //!
-//! `DURAMEN_RUNS` says how many lives are led.
+//! `DURAMEN_RUNS` sets the number of lives.
 
 use crate::common::absent::{full_and_nowhere_to_save, saved_and_absent};
 use crate::common::sharing::{large_file_that_goes, large_writes, life, one_that_stops};

@@ -1,4 +1,4 @@
-//! What soft updates cost, in flushes and writes: counted in virtual time, so exact.
+//! Costs of soft updates in flushes and writes: counted in virtual time, so exact.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use futures::future::join_all;
 
 use crate::common::soft::{Setting, Soft};
 
-/// Flushes and writes between two looks at the counts.
+/// Flushes and writes between two readings of the counters.
 fn between(before: SoftUpdatesCounts, after: SoftUpdatesCounts) -> (u64, u64) {
     let writes = |counts: SoftUpdatesCounts| counts.sync_writes + counts.async_writes;
     (after.flushes - before.flushes, writes(after) - writes(before))
 }
 
-/// Counts what something comes to that is waited for.
+/// Counts the cost of an awaited operation.
 async fn cost<T>(here: &Soft, act: impl AsyncFnOnce() -> T) -> (u64, u64) {
     let before = here.counts();
     act().await;
@@ -127,7 +127,7 @@ fn creates_at_an_even_rate_are_written_at_one() {
         let all = last - writes(first);
         let rollbacks = counts.rollbacks - first.rollbacks;
         assert!(rollbacks * 5 <= all, "{rollbacks} of {all} writes: {seconds:?}");
-        // The first half minute writes nothing; then it goes on as evenly as files are made.
+        // The first half minute writes nothing; then writes are as even as file creation.
         let busy = &seconds[40..];
         let mean = busy.iter().sum::<u64>() as f64 / busy.len() as f64;
         let most = *busy.iter().max().expect("there are some");

@@ -1,9 +1,9 @@
 //! Random stories of callers that do not wait, on soft updates: files come and go, some before any
-//! write has taken them along, and their inodes and blocks are used again. Such a story is cut
-//! anywhere and goes on while what the cut left is looked for.
+//! write has included them, and their inodes and blocks are reused. Such a story is cut anywhere
+//! and continues while leaks of the cut are looked for.
 //!
-//! Each file is full of bytes of its own. So no byte that is read may be another's, what COMMIT
-//! promised is whole, and after a stop nothing is left over.
+//! Each file is full of bytes of its own. So no byte of another file may ever be read, committed
+//! data is whole, and after a stop nothing is leaked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -28,34 +28,34 @@ use crate::common::volume::{Volume, name};
 use vnode::Engine as _;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
-/// The most bytes that are added to a file at once.
+/// Maximum number of bytes that are added to a file at once.
 const LARGEST: u64 = 9_000;
 const STEPS: usize = 60;
 const DIRECTORIES: [&str; 3] = ["A", "B", "A/C"];
 
-/// What a promise is about, in the order of the marks of a trace.
+/// Events of a promise, in the order of the marks of a trace.
 enum Event {
-    /// So many bytes of a file stay.
+    /// This many bytes of a file stay.
     Promised(ObjectId, u64),
-    /// No more, since the caller changed it.
+    /// The promise ends, since the caller changed the file.
     Withdrawn(ObjectId),
 }
 
-/// A caller that does not wait, and what it knows.
+/// A caller that does not wait, and its model of the volume.
 struct Teller<'v> {
     volume: &'v Volume,
     disk: &'v Disk,
     clock: Rc<dyn Clock>,
     chance: Prng,
-    /// Directories, the root among them.
+    /// Directories, including the root.
     homes: Vec<ObjectId>,
     /// Names of files.
     names: Vec<(ObjectId, String, ObjectId)>,
-    /// The byte of each file that there ever was, and whether there may be zeros in it after a cut:
-    /// where UNSTABLE data was, and behind what was written after it was made shorter.
+    /// The byte of each file that ever existed, and whether it may have zeros after a cut: in place
+    /// of UNSTABLE data, and behind data written after it was truncated.
     bytes: BTreeMap<ObjectId, (u8, bool)>,
     sizes: BTreeMap<ObjectId, u64>,
-    /// Files that a cut has left with zeros in them, perhaps.
+    /// Files in which a cut may have left zeros.
     holes: BTreeSet<ObjectId>,
     events: Vec<Event>,
     made: usize,
@@ -65,7 +65,7 @@ fn told<T, A>(sealed: Sealed<Answer<T, A>>) -> Result<T, FsError> {
     sealed.accept(Delayed::declared()).expect("running").into_inner().result
 }
 
-/// Bytes, and how many of each there are in a row.
+/// Bytes as runs of equal values.
 fn runs_of(bytes: &[u8]) -> Vec<(u8, usize)> {
     bytes.chunk_by(|one, next| one == next).map(|run| (run[0], run.len())).collect()
 }
@@ -96,7 +96,7 @@ impl<'v> Teller<'v> {
         (count > 0).then(|| self.chance.index(count))
     }
 
-    /// So many steps, after which all that it knows of is there.
+    /// Makes `steps` steps, after which everything in the model exists.
     async fn tell(&mut self, steps: usize) -> Result<(), String> {
         for _ in 0..steps {
             match self.step().await {
@@ -107,7 +107,7 @@ impl<'v> Teller<'v> {
         self.check_all().await
     }
 
-    /// Something that may be refused for want of room.
+    /// A step that may be refused for lack of room.
     async fn step(&mut self) -> Result<(), FsError> {
         match self.chance.below(20) {
             0..5 => self.create().await,
@@ -153,7 +153,7 @@ impl<'v> Teller<'v> {
         Ok(())
     }
 
-    /// A file that loses a name, and perhaps the last, is promised no more.
+    /// A file that loses a name, perhaps its last, is no longer promised.
     fn lose(&mut self, at: usize) {
         let (_, _, id) = self.names.swap_remove(at);
         if !self.names.iter().any(|(_, _, of)| *of == id) {
@@ -185,7 +185,7 @@ impl<'v> Teller<'v> {
         Ok(())
     }
 
-    /// To a name of its own, or over another one.
+    /// To a new name, or over another file.
     async fn rename(&mut self) -> Result<(), FsError> {
         let Some(at) = self.some_name() else { return Ok(()) };
         let (from, old, id) = self.names[at].clone();
@@ -229,7 +229,7 @@ impl<'v> Teller<'v> {
         passed
     }
 
-    /// A file comes and goes while the disk is at work.
+    /// A file comes and goes while the disk is busy.
     async fn come_and_go(&mut self) -> Result<(), FsError> {
         for _ in 0..3 {
             self.clock.sleep(Duration::from_micros(self.chance.below(300))).await;
@@ -240,8 +240,8 @@ impl<'v> Teller<'v> {
         Ok(())
     }
 
-    /// Every byte of a file is its own, and none of the first `kept` ones is missing. Gives how
-    /// many there are.
+    /// Checks that every byte of a file is its own, and that the first `kept` ones are there.
+    /// Returns the number of bytes.
     async fn check_bytes(&self, id: ObjectId, kept: u64) -> Result<u64, String> {
         let bytes = self.volume.read(id).await.map_err(|error| format!("{id:?}: {error}"))?;
         match self.bytes.get(&id) {
@@ -262,7 +262,7 @@ impl<'v> Teller<'v> {
         }
     }
 
-    /// What this one knows of is there.
+    /// Checks that everything in the model exists.
     async fn check_all(&self) -> Result<(), String> {
         for (home, text, id) in &self.names {
             let found = self.volume.lookup(*home, text).await;
@@ -279,7 +279,7 @@ impl<'v> Teller<'v> {
         Ok(())
     }
 
-    /// Takes in what a cut has left of another one's story.
+    /// Builds the model from a volume that a cut left in another one's story.
     async fn find_all(&mut self, bytes: &BTreeMap<ObjectId, (u8, bool)>) -> Result<(), String> {
         self.bytes = bytes.clone();
         let holes = bytes.iter().filter(|(_, (_, has_zeros))| *has_zeros);
@@ -304,7 +304,7 @@ impl<'v> Teller<'v> {
     }
 }
 
-/// A volume that is served at once, and whose reclaim takes its time.
+/// A volume that is served at once, with a slow reclaim.
 async fn open_volume(executor: &Executor, disk: &Rc<Disk>) -> Volume {
     let softdep = SoftUpdatesOptions { reclaim_share: 0.01, ..SoftUpdatesOptions::default() };
     let options = OpenOptions { softdep, finishes_reclaim: true, ..OpenOptions::default() };
@@ -314,7 +314,7 @@ async fn open_volume(executor: &Executor, disk: &Rc<Disk>) -> Volume {
     Volume::new(opened.unwrap_or_else(|error| panic!("{error}")).files)
 }
 
-/// Tells a story, stops, and looks; then cuts it, and goes on.
+/// Runs a story, stops, and checks; then cuts it, and continues.
 fn tell(seed: u64, block: (u64, u64), wanted: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let disk = Disk::new(&executor, Image::zeroed(8 << 20));
@@ -361,7 +361,7 @@ fn tell(seed: u64, block: (u64, u64), wanted: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Looks at what a cut left, tells another story while reclaim runs, stops and looks.
+/// Checks a disk after a cut, runs another story while reclaim runs, stops and checks.
 fn go_on(
     image: &Image,
     promised: &BTreeMap<ObjectId, u64>,
@@ -392,7 +392,7 @@ fn go_on(
     judge(&disks.home, "soft-story-again")
 }
 
-/// The first story with which something is wrong.
+/// The first story that fails.
 fn first_wrong(stories: u64, cuts: u64) -> Option<String> {
     (0..stories).find_map(|seed| {
         let block = [(4096, 512), (8192, 1024), (4096, 4096)][seed as usize % 3];
@@ -405,7 +405,7 @@ fn whatever_comes_and_goes_no_file_loses_or_finds_a_byte() {
     assert_eq!(first_wrong(cuts(16), 4), None);
 }
 
-/// A new volume whose access times are written when the test says so.
+/// A new volume whose access times are written on request of the test.
 async fn new_volume(executor: &Executor, disk: &Rc<Disk>) -> Volume {
     let random = executor.runtime().random;
     mkfs(&**disk, &sizes(4096, 4096), &*random, NOW).await.expect("it fits");
@@ -416,8 +416,8 @@ async fn new_volume(executor: &Executor, disk: &Rc<Disk>) -> Volume {
     Volume::new(opened.unwrap_or_else(|error| panic!("{error}")).files)
 }
 
-/// A directory comes and goes, and a write of its block, which was changed without a delta, takes
-/// long: files are made meanwhile, and written.
+/// A directory comes and goes, and a write of its block, which was changed without a delta, is
+/// slow: files are made and written meanwhile.
 fn reuse_what_is_on_its_way() -> Result<(), String> {
     const DATA: [u8; 12_288] = [7; 12_288];
     let executor = Executor::new(5);
@@ -428,7 +428,7 @@ fn reuse_what_is_on_its_way() -> Result<(), String> {
         let mut teller = Teller::new(&volume, &disk, clock.clone(), Prng::new(1));
         let (root, who) = (volume.files.root(), Requester::root());
         for index in 0..8 {
-            // Each group has inodes that are initialised.
+            // Each group has initialised inodes.
             let home = volume.mkdir(root, &format!("d{index}")).await.expect("there is room");
             volume.create(home, "first").await.expect("there is room");
             teller.homes.push(home);
@@ -484,7 +484,7 @@ fn a_block_that_is_on_its_way_is_not_used_again() {
     assert_eq!(reuse_what_is_on_its_way(), Ok(()));
 }
 
-/// The new name of a directory goes after all else of the Update that added it has landed.
+/// The new name of a directory goes after the rest of the Update that added it has landed.
 fn cancel_late() -> Result<(), String> {
     let executor = Executor::new(5);
     let disk = Disk::new(&executor, Image::zeroed(8 << 20));

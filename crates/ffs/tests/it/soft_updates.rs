@@ -1,7 +1,7 @@
-//! Under policy `sync` the disk keeps the contract of soft updates at every moment: what a cut
-//! leaves is looked at before any return of ours, by a judge that believes nobody
-//! (`common/raw`). A checker that runs in the background, or that of FreeBSD when it may repair
-//! only what soft updates leave, has nothing to refuse.
+//! Under policy `sync` the disk keeps the contract of soft updates at every moment: the disk after
+//! a cut is checked before any recovery of ours, by an independent judge (`common/raw`). A checker
+//! that runs in the background, or that of FreeBSD when it may repair only the effects of soft
+//! updates, has nothing to refuse.
 
 use ffs::PolicyKind;
 use futures::future::join_all;
@@ -22,7 +22,7 @@ fn setting(options: MkfsOptions, megabytes: u64) -> Setting {
     Setting { options, size: megabytes << 20, steps: 40, honesty: Honesty::Honest, log: 0 }
 }
 
-/// What the first cut of a recorded run leaves that no soft updates leave.
+/// The first violation of soft updates after a cut of a recorded run.
 fn first_violation(seed: u64, setting: &Setting, count: u64) -> Option<String> {
     first_in(&record(seed, setting).recording, seed, count)
 }
@@ -34,7 +34,7 @@ fn first_in(traces: &Pair<Trace>, seed: u64, count: u64) -> Option<String> {
     })
 }
 
-/// Long files that become shorter inside their pointer blocks, and grow again, side by side.
+/// Long files that are truncated inside their pointer blocks, and grow again, side by side.
 fn record_truncations(seed: u64) -> Pair<Trace> {
     let executor = Executor::new(seed);
     let disk = Disk::with_options(&executor, Image::zeroed(16 << 20), Options::default());
@@ -67,7 +67,7 @@ fn record_truncations(seed: u64) -> Pair<Trace> {
     })
 }
 
-/// `DURAMEN_RUNS` says how often each of four runs is cut.
+/// `DURAMEN_RUNS` sets how often each of four runs is cut.
 fn keeps_the_contract(seed: u64, setting: &Setting) {
     for (policy, runs) in [(PolicyKind::Sync, 4), (PolicyKind::SoftUpdates, 4)] {
         for seed in (seed..).step_by(1000).take(runs) {
@@ -125,7 +125,7 @@ mod planted {
         is_found(bug, found, said);
     }
 
-    /// The same in truncations.
+    /// The same for truncations.
     fn is_seen_in_truncations(bug: Bug, said: &str) {
         let found = (1..20).find_map(|seed| {
             plant(Some(bug));

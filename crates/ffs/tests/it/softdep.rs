@@ -1,6 +1,6 @@
-//! Soft updates whose callers do not wait: whatever was changed meanwhile, it comes home in few
-//! flushes; what a cut leaves in between is what soft updates leave, and a file that had a name all
-//! the time has one.
+//! Soft updates whose callers do not wait: any set of changes is written in place in few flushes;
+//! the state after a cut in between is one that soft updates leave, and a file that always had a
+//! name has one.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use crate::common::raw::soft_update_violations;
 use crate::common::volume::{Volume, name, try_open_pair, under};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
-/// Flushes that bring home whatever was changed without new directories and moves of such.
+/// Maximum number of flushes that write changes in place, without new directories and moves of
+/// such.
 const FLUSHES: u64 = 9;
 
 /// A volume whose callers do not wait.
@@ -25,13 +26,13 @@ struct Delaying {
     volume: Volume,
 }
 
-/// What a caller is told that does not wait.
+/// An answer for a caller that does not wait.
 fn told<T>(sealed: Sealed<T>) -> T {
     sealed.accept(Delayed::declared()).expect("running").into_inner()
 }
 
 impl Delaying {
-    /// A new one on `disk`, with what is there before.
+    /// A new volume on `disk`, with the initial files.
     async fn new(executor: &Executor, disk: &Rc<Disk>) -> Self {
         let random = executor.runtime().random;
         mkfs(&**disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
@@ -59,7 +60,7 @@ impl Delaying {
         (self.find(above).await.expect("it is there"), last)
     }
 
-    /// Does what a line says.
+    /// Executes a line.
     async fn run(&self, line: &str) {
         let (files, who) = (&self.volume.files, &self.volume.root);
         let words: Vec<&str> = line.split(' ').collect();
@@ -104,10 +105,10 @@ impl Delaying {
     }
 }
 
-/// The length of `E/big`: it is freed in several steps.
+/// Length of `E/big`: it is freed in several steps.
 const BIG: u64 = 5_000_000;
 
-/// What was durable before.
+/// Operations that are durable before.
 const BEFORE: &[&str] = &[
     "mkdir A",
     "mkdir B",
@@ -122,17 +123,17 @@ const BEFORE: &[&str] = &[
     "mkdir E/sub",
 ];
 
-/// What a settle did, and the trace of it.
+/// Result of a settle, and its trace.
 struct Settled {
     flushes: u64,
     trace: Pair<Trace>,
-    /// Files that had a name all the time.
+    /// Files that always had a name.
     always: Vec<(String, ObjectId)>,
-    /// The length of `E/big`, if nothing but its name changes.
+    /// Length of `E/big`, if only its name changes.
     big: Option<u64>,
 }
 
-/// Does what the lines say, and then settles the volume.
+/// Executes the lines, and then settles the volume.
 fn settle(lines: &[&str], always: &[&str]) -> Settled {
     under(PolicyKind::SoftUpdates, || {
         let executor = Executor::new(3);
@@ -157,7 +158,7 @@ fn settle(lines: &[&str], always: &[&str]) -> Settled {
     })
 }
 
-/// The first cut of a settle after which something is wrong.
+/// The first cut of a settle that leads to an error.
 fn first_wrong(settled: &Settled, seeds: u64) -> Option<String> {
     let cuts = (0..seeds).flat_map(|seed| every_cut(&settled.trace, seed));
     cuts.into_iter().find_map(|cut| {
@@ -175,7 +176,7 @@ fn first_wrong(settled: &Settled, seeds: u64) -> Option<String> {
                 Ok((volume, _)) => volume,
                 Err(error) => return Some(format!("{}: {error}", cut.label())),
             };
-            // What is being removed is whole as long as it has its name.
+            // A file that is being removed is whole as long as it has its name.
             if let Some(size) = settled.big
                 && let Ok(id) = volume.lookup(volume.files.root(), "E").await
                 && let Ok(id) = volume.lookup(id, "big").await
@@ -195,7 +196,7 @@ fn first_wrong(settled: &Settled, seeds: u64) -> Option<String> {
 }
 
 /// A directory moves, and rests on many changes together: one of them is a name that was cancelled,
-/// and what took its place moves below that directory.
+/// and its replacement moves below that directory.
 const PINNED: &[&str] = &[
     "create B/x",
     "create E/1",
@@ -231,7 +232,7 @@ const GROWTH: &[&str] = &[
     "rename foo E/f",
 ];
 
-/// What is done, and which files of before have a name all the time.
+/// Operations, and the initial files that always have a name.
 const STORIES: &[(&[&str], &[&str])] = &[
     (GROWTH, &["E/f"]),
     (&["link foo A/bar", "remove foo"], &["foo"]),
@@ -288,7 +289,7 @@ fn whatever_was_changed_a_cut_leaves_what_soft_updates_leave_and_every_file_that
     }
 }
 
-/// What a panic says.
+/// Message of a panic.
 #[cfg(feature = "planted-bugs")]
 fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
@@ -303,7 +304,7 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 fn rules_of_soft_updates_that_are_broken_are_seen() {
     use ffs::planted::{Bug, plant};
 
-    // With the story that shows it: the others are tried where that one no longer does.
+    // With the number of the story that shows it: the others are tried if that one no longer does.
     let bugs = [
         (Bug::EarlyDrops, 1),
         (Bug::LooseNames, 4),
@@ -329,7 +330,7 @@ fn rules_of_soft_updates_that_are_broken_are_seen() {
     assert_eq!(missed, []);
 }
 
-/// Flushes of a settle after these lines were done so many times, by turns.
+/// Flushes of a settle after these lines were executed `times` times in turn.
 fn flushes_of(times: usize, lines: &[&str]) -> u64 {
     let all: Vec<&str> = std::iter::repeat_n(lines, times).flatten().copied().collect();
     settle(&all, &[]).flushes

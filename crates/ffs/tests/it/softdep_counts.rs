@@ -1,4 +1,4 @@
-//! What soft updates count, and what can be set of them.
+//! Counters and settings of soft updates.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn what_is_undone_and_what_is_cancelled_is_counted() {
         let before = here.counts();
         here.remove("old", false).await;
         assert_eq!(here.counts().cancelled, before.cancelled, "that one is on the disk");
-        // The old inode goes after its name: until then that is undone where the new one stands.
+        // The old inode goes after its name: until then that is undone in the block of the new one.
         here.create("new", true).await;
         assert!(here.counts().rollbacks > before.rollbacks, "{:?}", here.counts());
     });

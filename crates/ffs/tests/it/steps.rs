@@ -1,4 +1,4 @@
-//! What is told of a truncation that takes several Updates: the attributes before the first and
+//! Attributes reported for a truncation that takes several Updates: those before the first and
 //! after the last, and none in between.
 
 use std::rc::Rc;
@@ -11,11 +11,11 @@ use crate::common::calls::{caller, size_and_answer};
 use crate::common::volume::try_open_pair;
 use sim::{Disk, Effect, Executor, Fault};
 
-/// So long that it is cut in three steps.
+/// So long that it is truncated in three steps.
 const LONG: u64 = 10 << 20;
 const SHORT: u64 = 5_000;
 
-/// What a SETATTR of the size tells, the attributes that GETATTR told before, and those after.
+/// Attributes from a SETATTR of the size, from GETATTR before, and from GETATTR after.
 fn told(has_log: bool) -> (Wcc, [vfs::Attributes; 2]) {
     let executor = Executor::new(3);
     let disks = new_disks(&executor, has_log);
@@ -69,8 +69,8 @@ fn attributes_of_a_step_in_between_are_noticed() {
     }
 }
 
-/// A truncation of which the disk fails one read, whichever: what is remembered of the call after a
-/// kill is what it was answered, if it has begun.
+/// A truncation with one failed read, whichever it is: the answer that is remembered after a kill
+/// is the one that the caller got, if the truncation has begun.
 fn failures_are_remembered() -> Result<(), String> {
     let executor = Executor::new(3);
     let disks = new_disks(&executor, true);

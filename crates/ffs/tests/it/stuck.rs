@@ -1,5 +1,5 @@
-//! A disk that fails in the middle of what takes several steps, or under data that makes a file
-//! longer: nothing that is acknowledged afterwards goes with it.
+//! A disk that fails in the middle of a multi-step operation, or under data that extends a file:
+//! nothing that is acknowledged afterwards is lost with it.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::common::quiet::Quiet;
 use crate::common::volume::Volume;
 
 const BLOCK: u64 = 4096;
-/// A file that is freed, and cut short, in several steps.
+/// Size of a file that is freed, and truncated, in several steps.
 const LONG: u64 = 5000 * BLOCK;
-/// Reads that such a change makes, about.
+/// Approximate number of reads of such a change.
 const READS: u64 = 16;
 
-/// A volume with a long file, of which memory knows nothing.
+/// A volume with a long file that is not in memory.
 fn with_a_long_file(has_log: bool) -> Quiet {
     let quiet = Quiet::new(64 << 20, has_log.then_some(8 << 20));
     quiet.executor.block_on(async {
@@ -40,7 +40,8 @@ async fn getattr(volume: &Volume, id: ObjectId) -> Result<u64, FsError> {
     sealed.open().await.expect("running").into_inner().map(|attributes| attributes.size)
 }
 
-/// The `nth` read of a truncation fails, and then somebody writes; how often that was refused.
+/// The `nth` read of a truncation fails, and then another caller writes; returns the number of
+/// refused writes.
 fn truncation(has_log: bool, nth: u64) -> Result<u64, String> {
     let quiet = with_a_long_file(has_log);
     let (is_cut, is_written) = quiet.executor.block_on(async {
@@ -80,7 +81,8 @@ fn truncations(has_log: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// All reads from the `nth` on fail while a removed file is freed; whether that could not go on.
+/// All reads from the `nth` on fail while a removed file is freed; returns whether the removal got
+/// stuck.
 fn removal(has_log: bool, nth: u64) -> bool {
     let quiet = with_a_long_file(has_log);
     let (id, free, is_stuck) = quiet.executor.block_on(async {

@@ -1,4 +1,4 @@
-//! What makes a superblock good, and what a geometry promises once it is.
+//! Validity of a superblock, and the guarantees of its geometry.
 
 use proptest::prelude::*;
 use ufs2::layout::{BadSuperblock, Geometry, Superblock};
@@ -13,7 +13,7 @@ fn good() -> Superblock {
     plan(100 * MEGABYTE - 40_960, 512, &options).expect("it fits the disk").superblock
 }
 
-/// Asks for everything at the edges of a disk: nothing may panic or point outside it.
+/// Queries everything at the edges of a disk: nothing may panic or point outside it.
 fn exercise(geometry: &Geometry) {
     let end = geometry.size;
     for group in [0, geometry.group_count / 2, geometry.group_count - 1] {

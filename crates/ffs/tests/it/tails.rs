@@ -1,12 +1,12 @@
-//! A file of more than 12 blocks is cut short within its last block and made longer again. What it
-//! held there never comes back: not from the disk, and not from the log.
+//! A file of more than 12 blocks is cut short within its last block and extended again. Its old
+//! bytes there never come back: neither from the disk nor from the log.
 
 use vfs::{FileSystem, ObjectId, Stability};
 
 use crate::common::quiet::Quiet;
 use crate::common::volume::Volume;
 
-/// How it becomes longer.
+/// How the file is extended.
 #[derive(Clone, Copy, Debug)]
 enum Growth {
     Resized,
@@ -30,9 +30,9 @@ async fn grow(volume: &Volume, id: ObjectId, size: u64, growth: Growth) {
     }
 }
 
-/// A file of 14 blocks, the last of which was written once more by a small write that rides in the
-/// log, is cut to end `left` bytes within that, and grows to `longer` more, before a cut of the
-/// power or after it.
+/// A file of 14 blocks, the last of which was overwritten by a small write with its data in the
+/// log, is cut to end `left` bytes within that block, and is extended to `longer` more, before a
+/// power cut or after it.
 fn comes_back(
     has_log: bool,
     (block, fragment): (u64, u64),
@@ -76,7 +76,7 @@ fn comes_back(
     })
 }
 
-/// In every way, with blocks and fragments of these sizes.
+/// Every combination, with blocks and fragments of these sizes.
 fn in_every_way((block, fragment): (u64, u64)) -> Result<(), String> {
     for has_log in [false, true] {
         for left in [1, fragment, fragment + 188, block - fragment] {

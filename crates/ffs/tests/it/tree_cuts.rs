@@ -1,13 +1,13 @@
 //! The power is cut while several actors work on one tree: directories are made, moved and removed,
 //! files get further names, replace each other, grow into indirect blocks and shrink; operations
-//! follow each other before the ones before are durable, and those of different actors meet in the
-//! same directory chunks, inodes and maps. Under policy `sync`, and under policy `log`, where
-//! volume and log lose their power together and what comes back is by replay alone.
+//! follow each other before the previous ones are durable, and those of different actors meet in
+//! the same directory chunks, inodes and maps. Under policy `sync`, and under policy `log`, where
+//! volume and log lose power together and recovery is by replay alone.
 //!
 //! After the rebuild, each actor's names, contents, modes, targets and link counts are as after its
-//! last acknowledged step, or as a step under way may leave them: a rename under both names, a
-//! directory never; a write in part of its sectors; UNSTABLE data or what was there before. Then
-//! the volume is used, emptied and stopped, and nothing may have leaked.
+//! last acknowledged step, or as an unfinished step may leave them: a rename under both names, a
+//! directory never; a write in part of its sectors; UNSTABLE data or the previous data. Then the
+//! volume is used, emptied and stopped, and nothing may have leaked.
 
 use enginekit::told;
 use journal::format::SMALLEST;
@@ -22,7 +22,8 @@ fn setting(options: MkfsOptions, megabytes: u64, log: u64) -> Setting {
     Setting { options, size: megabytes << 20, steps: 40, honesty: Honesty::Honest, log }
 }
 
-/// Under the policies without a log, and under policy `log` with a circle that closes many times.
+/// Under the policies without a log, and under policy `log` with a log that wraps around many
+/// times.
 fn survives(seed: u64, options: MkfsOptions, megabytes: u64) {
     let log = setting(options.clone(), megabytes, SMALLEST);
     let alone = setting(options, megabytes, 0);

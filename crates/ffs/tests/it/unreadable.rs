@@ -1,12 +1,12 @@
-//! Disks that do not give every sector back: the check ends, says where, and a repair writes what
+//! Disks with unreadable sectors: the check ends, reports them, and a repair rewrites data that
 //! follows from the rest.
 //!
 //! Every fragment of metadata of a small disk fails in turn, one sector of it or all. Then:
-//! 1. a look ends, and says that something cannot be read;
-//! 2. a repair writes it, and a second check, of a disk that can be read again, is silent;
-//! 3. every file that had nothing there is as it was.
+//! 1. a look ends, and reports that something cannot be read;
+//! 2. a repair writes it, and a second check, of a disk that is readable again, is silent;
+//! 3. every file without data there is as it was.
 //!
-//! A disk whose metadata nobody can read anywhere, and one that is gone, are said to be that.
+//! A disk whose metadata is completely unreadable, and a missing one, are reported as such.
 
 use fsck::{CheckError, CheckOptions, Invariant, check};
 use ufs2::layout::{RECOVERY_RECORD_ADDRESS, SUPERBLOCK_ADDRESS};
@@ -21,7 +21,7 @@ use crate::damage::mutation::{Mutation, Structure, Touched};
 
 const SECTOR: u64 = 512;
 
-/// Judges what the checker makes of a disk of which some sectors of a fragment cannot be read.
+/// Judges the checker on a disk with unreadable sectors in a fragment.
 fn judge(base: &Base, bytes: std::ops::Range<u64>) -> Result<(), String> {
     judge_disk(base, base.disk.fork(), bytes)
 }
@@ -44,7 +44,7 @@ fn judge_disk(base: &Base, disk: MemoryDisk, bytes: std::ops::Range<u64>) -> Res
     compare(base, &disk, &touched).map_err(|wrong| format!("{wrong}{}", lines(&look)))
 }
 
-/// What of a fragment is metadata, in bytes of the disk.
+/// The metadata part of a fragment, in bytes of the disk.
 fn metadata_in(base: &Base, fragment: u64) -> Option<std::ops::Range<u64>> {
     let geometry = &base.geometry;
     let (start, size) = (fragment * geometry.fragment_size, geometry.fragment_size);
@@ -54,12 +54,12 @@ fn metadata_in(base: &Base, fragment: u64) -> Option<std::ops::Range<u64>> {
     };
     match base.map.owner(start) {
         Owner::Nothing | Owner::Data(..) => None,
-        // The rest of its room means nothing.
+        // The rest of its room has no meaning.
         Owner::Superblock => {
             let end = SUPERBLOCK_ADDRESS + geometry.superblock_size;
             (start < end).then(|| start..end.min(start + size))
         }
-        // Nobody reads what lies behind those.
+        // The bytes behind those are never read.
         Owner::Inodes(first) if !initialised(first) => None,
         Owner::Directory(ino, offset) if offset >= base.map.inodes[&ino].size.get() => None,
         _ => Some(start..start + size),
@@ -113,7 +113,7 @@ fn the_sectors_of_the_disk_may_be_wider() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Left out, that invariant is missed: sectors of the disk stay as they are.
+/// Without that invariant the damage is missed: sectors of the disk stay as they are.
 #[test]
 fn a_checker_that_takes_no_note_of_it_is_found_out() {
     let base = Base::small_blocks();
@@ -127,7 +127,7 @@ fn a_checker_that_takes_no_note_of_it_is_found_out() {
     assert!(report.findings.total() > 0 || again.findings.total() > 0);
 }
 
-/// The primary superblock fails with all that lies around it: a copy takes its place.
+/// The primary superblock fails together with its surroundings: a copy takes its place.
 #[test]
 fn the_front_of_the_disk_may_be_unreadable() {
     let base = Base::small_blocks();
@@ -137,7 +137,7 @@ fn the_front_of_the_disk_may_be_unreadable() {
     assert!(report.findings.count(Invariant::SuperblockFields) > 0, "{}", lines(&report));
     assert_eq!(examine(&disk, false, None).expect("it is well").findings.total(), 0);
     compare(&base, &disk, &Touched::default()).expect("no file was there");
-    // What is in front of the file system belongs to somebody else.
+    // The area in front of the file system is not ours.
     let first_write = RECOVERY_RECORD_ADDRESS / SECTOR * SECTOR;
     for event in disk.events() {
         if let Event::Write(at, _) = event {
@@ -146,7 +146,7 @@ fn the_front_of_the_disk_may_be_unreadable() {
     }
 }
 
-/// Data of a file is not taken for anything that it is not.
+/// File data is not mistaken for anything else.
 #[test]
 fn data_that_cannot_be_read_is_left_alone() {
     let base = Base::small_blocks();
@@ -162,13 +162,13 @@ fn data_that_cannot_be_read_is_left_alone() {
     let report = world.run(check(&disk, &world.runtime(), &options, &mut |_| ()));
     let report = report.expect("it ends");
     assert!(report.findings.count(Invariant::Data) > 0);
-    // But for the target of a link, which the file system reads itself.
+    // Except the target of a link, which the file system reads itself.
     let links = report.findings.count(Invariant::Readable) as usize;
     assert_eq!(disk.spoilt(), spoilt - links, "{}", lines(&report));
 }
 
-/// What is read before anybody asks for it may fail, and fails nobody: not the reader of the blocks
-/// in front of an indirect block that cannot be read.
+/// A failed read-ahead harms no reader: not the one of the blocks in front of an indirect block
+/// that cannot be read.
 #[test]
 fn what_cannot_be_read_ahead_fails_no_reader() {
     let base = Base::small_blocks();

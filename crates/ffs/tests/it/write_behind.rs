@@ -1,5 +1,5 @@
-//! Write-behind: more UNSTABLE data than memory may hold goes to the disk early, no reply waits for
-//! a flush, and only a COMMIT says that it stays.
+//! Write-behind: more UNSTABLE data than fits into memory goes to the disk early, no reply waits
+//! for a flush, and only a COMMIT promises durability.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Writes that somebody waits for, among UNSTABLE ones: they land at once, in one step, and with
-//! all that changes along with them.
+//! Writes that a caller waits for, among UNSTABLE ones: they land at once, in one step, together
+//! with everything that they change.
 
 use block::Verb;
 use futures::future::join_all;
@@ -52,7 +52,7 @@ fn what_pages_set_aside_beyond_their_need_serves_a_write_of_their_file() {
         }
         volume.remove(root, "four").await.expect("it was made");
         volume.settle().await;
-        // Each might need a block that leads to it, and one does for all.
+        // Each might need an indirect block, and one serves all.
         let page = |lbn: u64| vec![lbn as u8; BLOCK as usize];
         for lbn in [12, 14] {
             let kept = volume.write(file, lbn * BLOCK, page(lbn), Stability::Unstable).await;
@@ -81,7 +81,7 @@ fn a_write_that_waits_takes_the_pages_of_its_blocks_along_and_leaves_the_others(
     world.run(async {
         let (disk, volume) = fresh(&world, 6 << 20, &sizes(4096, 512)).await;
         let file = volume.create(volume.files.root(), "file").await.expect("room");
-        // Bytes 100 to 300 of a block that is new, and blocks far behind it.
+        // Bytes 100 to 300 of a new block, and blocks far behind it.
         volume.write(file, 100, vec![1; 200], Stability::Unstable).await.expect("room");
         volume.write(file, 40 * BLOCK, vec![2; 700], Stability::Unstable).await.expect("room");
         volume.write(file, 250, vec![3; 200], Stability::FileSync).await.expect("room");
@@ -94,7 +94,7 @@ fn a_write_that_waits_takes_the_pages_of_its_blocks_along_and_leaves_the_others(
         content[250..450].fill(3);
         content.extend([2; 700]);
         assert!(volume.read(file).await.expect("it can be read") == content);
-        // What was not committed may go, and what waited stays.
+        // Uncommitted data may be lost, and awaited data stays.
         let volume = reopen(&world, &disk).await;
         let left = volume.read(file).await.expect("it can be read");
         assert_eq!(left[100..450], content[100..450]);
@@ -135,14 +135,14 @@ fn the_rights_that_a_write_takes_go_in_its_own_update() {
             let before = newest(&volume, file).await;
             let answer = written(&volume, &stranger, file, (0, vec![1; 900]), stability).await;
             assert_eq!(answer.about.after.expect("it is told").mode, 0o777);
-            // Rights are not taken in memory alone.
+            // Permissions are not changed in memory alone.
             assert_eq!(answer.result.expect("room").committed, Stability::FileSync);
             assert_eq!(newest(&volume, file).await, Sequence(before.0 + 1));
         }
     });
 }
 
-/// What a file has on the disk ends within a block, and pages wait behind that. A write into the
+/// A file's data on the disk ends within a block, and pages wait behind that. A write into the
 /// block lets the file grow to the end of the block.
 fn write_before_the_old_end(with_log: bool, tail: u64, (offset, length): (u64, usize)) {
     let label = format!("log {with_log}, {tail} blocks and a part, {length} bytes at {offset}");
@@ -201,7 +201,7 @@ fn a_write_that_loses_its_own_pages_tells_how_the_file_is_without_them() {
                 files.push(volume.create(root, &number.to_string()).await.expect("new"));
             }
             disks.home.inject(Fault::on(Verb::Write, Effect::Eio).forever());
-            // More at once than memory may hold: some write back themselves, and fail.
+            // More at once than fits into memory: some writers write back themselves, and fail.
             let who = Requester::root();
             let data = || (0, vec![1; CALL]);
             let writes = files.iter().map(async |&file| {

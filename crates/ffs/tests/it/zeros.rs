@@ -1,5 +1,5 @@
-//! Zeros in small logs: they ride in their entry however many they are, and take a line each. And
-//! nobody asks a log for more room than it ever has, whatever is written.
+//! Zeros in small logs: any number of them fits into an entry, with a record each. And no Update
+//! asks a log for more room than it ever has, whatever is written.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::common::quiet::Quiet;
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// What is written.
+/// Data to write.
 #[derive(Clone, Debug)]
 struct Data {
     length: u64,
-    /// Bytes of one kind, and whether all of them are zeros, some, or none.
+    /// Length of a stretch of equal bytes, and whether all stretches are zeros, some, or none.
     stretch: u64,
     kind: u8,
     stability: Stability,
-    /// Where each next piece begins, beyond the end of the one before.
+    /// Gap between the end of a piece and the next one.
     gap: u64,
 }
 
-/// Writes it to a new file, in pieces of 1 MiB, and commits; then cuts the file short. Says whether
-/// all of that came to an end, in any time.
+/// Writes the data to a new file, in pieces of 1 MiB, and commits; then cuts the file short.
+/// Returns an error if any of that never ends.
 fn is_written(log: u64, (block, fragment): (u64, u64), data: &Data) -> Result<(), String> {
     let quiet = Quiet::new(128 << 20, Some(log));
     let clock = quiet.executor.runtime().clock;
@@ -98,7 +98,7 @@ proptest! {
     }
 }
 
-/// Blocks that lie as far from each other as they can: each takes blocks that lead to it.
+/// Blocks as far apart as possible: each needs indirect blocks of its own.
 #[test]
 fn the_scattered_blocks_of_a_landing_fit_into_an_entry() {
     let quiet = Quiet::new(64 << 20, Some(journal::format::SMALLEST));
@@ -118,8 +118,8 @@ fn the_scattered_blocks_of_a_landing_fit_into_an_entry() {
     });
 }
 
-/// Blocks of 64 KiB have pointers that fill an entry: a file ends in a hole just before those that
-/// are cleared.
+/// Blocks of 64 KiB have enough pointers to fill an entry: a file ends in a hole just before the
+/// pointers that are cleared.
 #[test]
 fn pointers_that_are_cleared_beside_one_that_is_set_fit_into_an_entry() {
     let quiet = Quiet::new(64 << 20, Some(2 << 20));

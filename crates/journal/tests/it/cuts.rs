@@ -1,5 +1,5 @@
-//! The power is cut at every event, in every way that is worth trying; what is found then is a
-//! beginning of what was placed that holds everything that was acknowledged.
+//! The power is cut at every event, in every interesting way; the entries found then are a prefix
+//! of those placed and contain everything that was acknowledged.
 
 use journal::format::UNIT;
 

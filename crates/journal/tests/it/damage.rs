@@ -1,4 +1,4 @@
-//! Bytes that change by themselves are noticed, and never give an entry that nobody wrote.
+//! Bit rot is detected, and never produces an entry that was not written.
 
 use journal::JournalError;
 use journal::format::{AREA, SEGMENT_UNITS, SLOTS, UNIT};

@@ -1,4 +1,4 @@
-//! What is written is found, in order, wherever the circle is; and where everything stands.
+//! Written entries are found, in order, anywhere in the circle; and the exact layout of the bytes.
 
 use block::{BlockDevice, Durability};
 use crc_fast::CrcAlgorithm;
@@ -43,7 +43,7 @@ fn a_log_without_entries_is_empty() {
     assert_eq!((recnos, journal.tail()), (Vec::new(), 0));
 }
 
-/// Batches of entries of any size, with the last `needed` of them behind the head.
+/// Writes batches of entries of any size, with the last `needed` of them behind the head.
 fn fill(world: &World, journal: &Journal, seed: u64, rounds: u64, needed: usize) -> Vec<Placed> {
     let mut prng = Prng::new(seed);
     let mut placed: Vec<Placed> = Vec::new();
@@ -94,8 +94,8 @@ fn the_tail_is_found_wherever_it_is() {
 
 #[test]
 fn finding_the_tail_among_512_segments_takes_9_reads() {
-    // One read tells where the newest round began, 8 halve what is left; one of the two segments
-    // that remain is read whole anyway.
+    // One read finds where the newest round began, 8 bisect the rest; one of the two segments that
+    // remain is read whole anyway.
     let world = World::of(Image::zeroed(AREA + 512 * SEGMENT));
     let mut journal = world.begin(EPOCH);
     // The second epoch begins where the first has ended, within the circle.
@@ -184,7 +184,7 @@ fn a_device_with_sectors_that_are_larger_than_a_segment_is_refused() {
     }
 }
 
-/// As a copy by hand leaves it: what goes on beside it is found after a cut anywhere.
+/// As after a manual copy: entries written beside it are found after a cut anywhere.
 #[test]
 fn a_slot_that_stands_twice_counts_once() {
     let world = World::smallest();
@@ -247,7 +247,7 @@ fn a_log_of_another_epoch_is_none() {
     assert_eq!(World::smallest().read(EPOCH), Ok(None));
     let new = World::smallest();
     assert_eq!(new.run(peek(&*new.disk)), Ok(None));
-    // The next epoch has nothing of the one before, although it stands behind its first entry.
+    // The next epoch has no entry of the previous one, although those are behind its first entry.
     for sequence in 2..20 {
         world.place(&journal, vec![draft(sequence, LARGEST_BODY)], None);
     }
@@ -308,12 +308,12 @@ fn a_log_that_was_cut_off_is_refused() {
     let short = World::of(Image::from_bytes(&whole.bytes(0, SMALLEST)));
     let refused = JournalError::Short { size: SMALLEST, needed: AREA + 32 * SEGMENT };
     assert_eq!(short.read(EPOCH), Err(refused.clone()));
-    // Nor is anything begun behind what was live in it: that might stand elsewhere now.
+    // Nor does an epoch begin behind its live part: that might be elsewhere now.
     let begun = short.run(Journal::begin(short.device(), EPOCH + 1, VOLUME, Some(&live)));
     assert_eq!(begun.err(), Some(refused));
 }
 
-/// A slot of version 2, as far as this version knows what that is.
+/// A slot of the next version, as far as this version knows its format.
 fn put_later_slot(image: &mut Image, offset: u64) {
     let mut slot = [0; 72];
     image.read(offset, &mut slot);

@@ -1,4 +1,4 @@
-//! What a slot or a header may say: one that says anything else is none, however well it is sealed.
+//! Legal values in a slot or a header: any other value makes it invalid, however well it is sealed.
 
 use crc_fast::CrcAlgorithm;
 use journal::format::{
@@ -40,7 +40,7 @@ fn a_slot_of_something_else_is_none_however_well_it_is_sealed() {
     assert_eq!(Slot::later_version(&sealed(0, b"Duramen")), None);
 }
 
-/// The first version sums what is behind the checksum, and nothing else.
+/// The first version sums only the bytes after the checksum.
 #[test]
 fn a_slot_of_the_first_version_is_read() {
     let mut slot = slot(CIRCLE, SEGMENT_UNITS).as_bytes().to_vec();
@@ -79,7 +79,7 @@ fn a_slot_of_an_impossible_circle_is_none() {
     }
 }
 
-/// Whether an entry with these fields, and so many bytes of body, has a header.
+/// Whether an entry with these fields and `body` bytes of body has a header.
 fn is_header(change: impl Fn(&mut Fields), body: usize) -> bool {
     let mut fields = Fields {
         previous: 3,
@@ -190,7 +190,7 @@ fn an_epoch_that_began_in_the_middle_is_found_after_any_number_of_entries() {
     }
 }
 
-/// How many entries are read to find out what is live.
+/// Number of entries that are read to find the live part.
 fn seen(world: &World, epoch: u64) -> u32 {
     let mut count = 0;
     let found = world.run(find_with(&*world.disk, epoch, |_| count += 1));

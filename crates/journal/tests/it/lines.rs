@@ -1,4 +1,4 @@
-//! The lines of a slot: which volumes share a log, and who belongs to it.
+//! The lines of a slot: the volumes that share a log, and those that belong to it.
 
 use journal::format::{Circle, LINES, Line, SEGMENT, SEGMENT_UNITS, Slot, State};
 use zerocopy::IntoBytes;
@@ -27,10 +27,11 @@ fn a_log_of_one_volume_says_whose_it_is() {
     let written = slot(&[Line::owner(9)]);
     assert_eq!((written.version.get(), written.owner(), written.lines()), (2, Some(9), &[][..]));
     assert_eq!(Slot::read(written.as_bytes()), Some(written));
-    // The epoch decides who has something in it; who bears none has what is under its number.
+    // The epoch decides which volume has entries in it; one that bears none has those under its
+    // number.
     assert_eq!([9, 8].map(|volume| written.number_of(volume, 77)), [Some(0); 2]);
     assert_eq!([9, 8].map(|volume| written.number_at_rest(volume)), [Some(0), None]);
-    // Where it is not known, it may be anyone's.
+    // If the owner is unknown, it may be any volume.
     assert_eq!(slot(&[]).number_at_rest(8), Some(0));
     let shared = slot(&[Line::new(9, 0, State::Open)]);
     assert_eq!([9, 8].map(|volume| shared.number_at_rest(volume)), [Some(0), None]);
@@ -58,7 +59,7 @@ fn a_damaged_line_damages_its_slot() {
         bytes[at] ^= 4;
         assert_eq!(Slot::read(&bytes), None, "byte {at}");
     }
-    // Of a log of one volume nothing stands there, and nothing is read.
+    // A log of one volume has nothing there, and nothing is read.
     let alone = slot(&[]);
     let mut bytes = alone.as_bytes().to_vec();
     bytes[72..].fill(0xa5);

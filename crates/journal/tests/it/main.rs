@@ -1,4 +1,4 @@
-//! The tests of this crate as one program: what they share is compiled and linked once.
+//! The tests of this crate as one program: shared helpers are compiled and linked once.
 
 mod common;
 mod cuts;

@@ -1,4 +1,4 @@
-//! Breaking a rule of the log is noticed: for each bug a scenario that passes without it, and fails
+//! A broken rule of the log is detected: each bug has a scenario that passes without it, and fails
 //! with it.
 
 use std::panic::catch_unwind;
@@ -21,7 +21,7 @@ fn damage() -> Result<(), String> {
     sample.first_wrong(&sample.places()).map(|_| ())
 }
 
-/// What notices a bug.
+/// The scenario that detects a bug.
 fn scenario(bug: Bug) -> Scenario {
     match bug {
         Bug::UncheckedEntries => || cut(scripts::batches),
@@ -49,7 +49,7 @@ fn scenario(bug: Bug) -> Scenario {
     }
 }
 
-/// What a scenario finds wrong with a bug, or without one; an assertion is a finding too.
+/// The error of a scenario with a bug, or without one; a failed assertion counts too.
 fn wrong_with(bug: Option<Bug>, scenario: Scenario) -> Option<String> {
     plant(bug);
     let result = catch_unwind(scenario);

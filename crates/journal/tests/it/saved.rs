@@ -1,4 +1,4 @@
-//! What is live of a log, saved as a log of its own, and a volume that leaves a shared one.
+//! The live part of a log, saved as a log of its own, and a volume that leaves a shared one.
 
 use journal::format::{AREA, Line, SEGMENT, SEGMENT_UNITS, SMALLEST, State, UNIT};
 use journal::{Journal, close_one, peek, save, saved_size};
@@ -6,7 +6,7 @@ use sim::Image;
 
 use crate::common::{EPOCH, Placed, World, draft};
 
-/// A log of 16 segments whose circle has closed once, with its last entries behind the head.
+/// A log of 16 segments that has wrapped around once, with its last entries behind the head.
 fn closed_circle(world: &World, journal: &Journal) -> Vec<Placed> {
     let mut placed: Vec<Placed> = Vec::new();
     for sequence in 1..60 {
@@ -21,7 +21,7 @@ fn closed_circle(world: &World, journal: &Journal) -> Vec<Placed> {
     placed
 }
 
-/// A shared log, founded, of a volume that is open and another.
+/// A shared log, founded, with an open volume and another.
 fn shared(world: &World, other: State) -> Journal {
     let lines = vec![Line::new(1, 0, State::Open), Line::new(2, 0, other)];
     let begun = world.run(Journal::begin_shared(world.device(), EPOCH, None, lines));

@@ -1,4 +1,4 @@
-//! Who belongs to a log, and what its two slots say while volumes come to share it and leave it.
+//! Membership of a log, and its two slots while volumes start and stop sharing it.
 
 use block::{BlockDevice, Buffer, Durability};
 use journal::format::{Line, SLOTS, SMALLEST, Slot, State, UNIT};
@@ -7,7 +7,7 @@ use sim::Image;
 
 use crate::common::{EPOCH, VOLUME, World, draft};
 
-/// What the two slots say.
+/// The two slots.
 fn slots(world: &World) -> [Option<Slot>; 2] {
     SLOTS.map(|offset| Slot::read(&world.bytes(offset, UNIT)))
 }

@@ -1,13 +1,13 @@
-//! The sync: in the background, what is durable in the log goes to its place, and holds drop.
+//! The sync: a background checkpoint that writes logged changes in place, so that holds drop.
 //!
-//! A round writes every buffer that has deltas, in the order of the disk, with everything undone
-//! that is not durable in the log; then the summary rows of the groups among them, and data that
-//! was delayed; then it flushes.
-//! It rests for a while unless the log has become long, a task wants room, or all is to be home.
+//! A round writes every buffer that has deltas, in disk order, with every change undone that is not
+//! durable in the log; then the summary rows of the groups among them, and delayed data; then it
+//! flushes. It pauses for a while unless the log has become long, a task wants room, or everything
+//! is to be written in place.
 //!
-//! A round that finds no room below, because the disk is a file that grows and what holds it is
-//! full, has failed no caller: what it was to write stays pending, its entries stay needed, and it
-//! is tried again.
+//! A round that finds the device below full, because the disk is a growing file on a full
+//! filesystem, has failed no caller: its changes stay pending, their entries stay needed, and the
+//! round is tried again.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -25,11 +25,11 @@ use crate::buffer::{Buffer, Delta, Role, WriteImage};
 use crate::home::REFUSED_PAUSE;
 use crate::planted::{Bug, is_planted};
 
-/// Buffers that are copied and written at a time, so that copies do not fill the memory.
+/// Number of buffers that are copied and written at a time, so that copies do not fill the memory.
 const WRITES_AT_ONCE: usize = 64;
 
 impl RedoLog {
-    /// Starts the sync unless it runs or has nothing to do, and wakes it if it must not rest.
+    /// Starts the sync unless it runs or has no work, and wakes it if it must not pause.
     pub(super) fn kick_sync(&self) {
         if self.is_urgent() {
             self.urge.notify();
@@ -55,14 +55,14 @@ impl RedoLog {
             || self.shared.bytes_since(self.head_of_changes()) > self.sync_bytes()
     }
 
-    /// Whether changes pin much of the memory, of which some can come home: a round that brings
-    /// nothing home would follow the last one at once.
+    /// Whether changes pin much memory and some of them can be written in place: a round that
+    /// writes nothing would be followed by another one at once.
     fn is_pressed(&self) -> bool {
         let oldest = self.flights.borrow().first();
         self.home.pins_much() && oldest.is_some_and(|oldest| oldest <= self.horizon.through().0)
     }
 
-    /// Bytes of live log from which on the sync does not rest.
+    /// Bytes of live log from which on the sync does not pause.
     pub(super) fn sync_bytes(&self) -> u64 {
         self.options.sync_bytes.min(self.shared.journal.capacity() / 4)
     }
@@ -85,7 +85,7 @@ impl RedoLog {
                 self.home.data().refusals().is_waiting() && !is_planted(Bug::StoppedByRefusals);
             let given = match (is_refused, &round) {
                 (true, _) => {
-                    self.begun.set(self.begun.get() - 1); // it was none
+                    self.begun.set(self.begun.get() - 1); // it does not count as a round
                     self.shared.give_what_is_obsolete().await
                 }
                 (false, Err(_)) => {
@@ -121,7 +121,7 @@ impl RedoLog {
         let mut written = Vec::new();
         let brought = self.bring_home(&buffers, holds, &mut written).await;
         if brought.is_err() {
-            // No hold has dropped: if there is to be another round, it writes all of them again.
+            // No hold has dropped: the next round, if there is one, writes all of them again.
             written.iter().for_each(|buffer| buffer.write_again());
         }
         let covered = brought?;
@@ -138,8 +138,8 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Writes what a round has to write, and notes which buffers it has copied. Gives the first
-    /// Update whose payload it may have left out.
+    /// Writes everything that a round has to write, and collects the copied buffers. Returns the
+    /// first Update whose payload it may have left out.
     async fn bring_home(
         &self,
         buffers: &[Rc<Buffer>],
@@ -200,8 +200,8 @@ impl RedoLog {
         all_written(join_all(writes).await)
     }
 
-    /// What was `written`, and the payload of Updates before `covered`, is on the volume for good
-    /// (invariant 3).
+    /// The `written` buffers, and the payload of Updates before `covered`, are durable on the
+    /// volume (invariant 3).
     fn drop_holds(&self, written: &[Rc<Buffer>], covered: u64) {
         let mut flights = self.flights.borrow_mut();
         for buffer in written {
@@ -217,8 +217,8 @@ impl RedoLog {
         self.pending.borrow_mut().retain(|_, buffer| buffer.is_pending());
     }
 
-    /// A block was given back, and that is durable: nothing more is written there, and what older
-    /// entries say of it is not needed (invariants 3 and 6).
+    /// A block was freed durably: nothing more is written to it, and its changes in older entries
+    /// are not needed (invariants 3 and 6).
     pub(super) async fn release_block(&self, address: u64) {
         let keeps = is_planted(Bug::KeptDeltas);
         if let Some(buffer) = self.home.cached(address).filter(|_| !keeps) {
@@ -240,8 +240,7 @@ impl RedoLog {
         );
     }
 
-    /// Waits until everything that was staged before is home, and what was changed without a delta
-    /// too.
+    /// Waits until every change staged so far, or made without a delta so far, is written in place.
     pub(super) async fn settle_all(&self) -> Result<(), Lost> {
         self.horizon.durable(Depends::through(Sequence(self.next.get() - 1))).await?;
         let target = self.begun.get() + 1;

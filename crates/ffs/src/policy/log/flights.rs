@@ -1,4 +1,4 @@
-//! Updates that are not obsolete, in their order.
+//! Updates that are not obsolete, in order.
 //!
 //! Invariants:
 //! 1. Sequences follow each other: an Update's place in the queue is its sequence less the first's.
@@ -6,14 +6,14 @@
 
 use std::collections::VecDeque;
 
-/// What an Update still has to do.
+/// The remaining work of an Update.
 #[derive(Default)]
 pub(super) struct Flight {
-    /// Where its entry is, once it has a place.
+    /// Recno of its entry, once it has a place.
     pub(super) recno: Option<u64>,
     /// Deltas that have not landed.
     pub(super) holds: u32,
-    /// Whether its entry holds payload that is not known to be home.
+    /// Whether its entry holds payload that is not known to be in place.
     pub(super) payload: bool,
 }
 
@@ -35,12 +35,12 @@ impl Flights {
         self.flights.is_empty()
     }
 
-    /// The sequence of the oldest that is needed.
+    /// Sequence of the oldest needed Update.
     pub(super) fn first(&self) -> Option<u64> {
         (!self.flights.is_empty()).then_some(self.first)
     }
 
-    /// The oldest that is needed.
+    /// The oldest needed Update.
     pub(super) fn oldest(&self) -> Option<&Flight> {
         let oldest = self.flights.front();
         debug_assert!(oldest.is_none_or(Flight::is_needed), "invariant 2: the first is needed");
@@ -63,12 +63,12 @@ impl Flights {
         self.drop_obsolete();
     }
 
-    /// An Update that was staged, if it or one before it is needed.
+    /// The flight of a staged Update, if it or an earlier one is needed.
     pub(super) fn get(&mut self, sequence: u64) -> Option<&mut Flight> {
         self.flights.get_mut(sequence.checked_sub(self.first)? as usize)
     }
 
-    /// A delta of an Update has landed, or is not wanted any more.
+    /// A delta of an Update has landed, or was dropped.
     ///
     /// # Panics
     /// If the Update has none left: a delta belongs to a flight.
@@ -77,13 +77,13 @@ impl Flights {
         flight.holds = flight.holds.checked_sub(1).expect("each delta lands once");
     }
 
-    /// The payload of all Updates before `covered` is home.
+    /// The payload of all Updates before `covered` is in place.
     pub(super) fn bring_payload_home(&mut self, covered: u64) {
         let count = covered.saturating_sub(self.first) as usize;
         self.flights.iter_mut().take(count).for_each(|flight| flight.payload = false);
     }
 
-    /// Forgets what is obsolete.
+    /// Forgets obsolete Updates at the front.
     pub(super) fn drop_obsolete(&mut self) {
         while self.flights.front().is_some_and(|flight| !flight.is_needed()) {
             self.flights.pop_front();

@@ -1,18 +1,18 @@
-//! What entries that may be replayed hold of data: of each fragment, the newest that does.
+//! Index of the data in replayable entries: for each fragment, the newest entry that holds it.
 //!
-//! A task that writes past the log asks here what it has to revoke (rule 5 of docs/durability.md).
-//! A run may be of any length: zeros ride in an entry however many they are.
+//! A task that writes past the log looks here for data that it has to revoke (rule 5 of
+//! docs/durability.md). A run may be of any length: an entry can hold any number of zeros.
 //!
 //! Invariants:
 //! 1. Runs do not overlap, and each has the newest entry that holds any of it.
-//! 2. What an entry holds is here from when it is staged until the durable head has passed it: as
-//!    long as a replay might find it.
+//! 2. The data of an entry is listed from its staging until the durable head has passed it: as long
+//!    as a replay might find it.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::planted::{Bug, is_planted};
 
-/// A run of fragments, but for its first.
+/// A run of fragments; its first fragment is the key in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     /// The fragment behind it.
@@ -24,9 +24,9 @@ struct Run {
 /// See the module's prose.
 #[derive(Debug, Default)]
 pub(super) struct Logged {
-    /// By their first fragments.
+    /// Runs by their first fragment.
     runs: BTreeMap<u64, Run>,
-    /// The entries that hold them and have their places: sequence and recno, in order.
+    /// Entries with data that have their places: sequence and recno, in order.
     placed: VecDeque<(u64, u64)>,
 }
 
@@ -72,14 +72,14 @@ impl Logged {
         self.runs.range(..end).next_back().map(|(&first, &run)| (first, run))
     }
 
-    /// An entry that holds some has its place.
+    /// An entry with data has its place.
     pub(super) fn placed(&mut self, sequence: u64, recno: u64) {
         let follows = self.placed.back().is_none_or(|&(last, at)| last < sequence && at < recno);
         assert!(follows, "invariant 2: what entries hold is forgotten in their order");
         self.placed.push_back((sequence, recno));
     }
 
-    /// Forgets what entries before `head` hold: they will not be replayed any more.
+    /// Forgets the data of entries before `head`: they will not be replayed any more.
     pub(super) fn forget_before(&mut self, head: u64) {
         let head = head + u64::from(is_planted(Bug::ForgottenAtTheHead));
         let mut newest = None;

@@ -1,21 +1,22 @@
-//! Answers that entries keep, and that are kept when the head wants to pass them.
+//! Answers kept in log entries, and rewritten before the head passes them.
 //!
-//! An answer is written with its change, and so it comes to lie ever further behind the tail while
-//! its caller may still ask for it. It holds the head like a change that is not home, up to an
-//! eighth of the circle; then it is written again, with others of its age, at the head of a batch
+//! An answer is written with its change, and so it lies ever further behind the tail while its
+//! caller may still ask for it. It holds the head like a change that is not written in place, up to
+//! an eighth of the circle; then it is rewritten, with others of its age, at the start of a batch
 //! that goes out anyway. So recovery never reads much more for the sake of answers, and no task
-//! waits for one. The server that forgets an answer drops its key, and the log forgets it too.
+//! waits for one. When the server forgets an answer it drops its key, and the log forgets the
+//! answer too.
 //!
 //! Invariants:
-//! 1. `placed` is in the order of recnos. An answer that is being written again stands in it with
-//!    its old place until the batch has one for it.
-//! 2. Of two answers of a call the older one is not told again once the other is durable: the last
-//!    that was told is what holds.
-//! 3. All of them together, of all volumes, have no more than a sixteenth of the circle; the oldest
-//!    go first. So one half of what they may hold is always something else, and writing them again
-//!    comes to an end.
+//! 1. `placed` is in the order of recnos. An answer that is being rewritten stays in it at its old
+//!    place until the batch has a new one for it.
+//! 2. If a call has two answers, the older one is not rewritten once the other is durable: the one
+//!    written last counts.
+//! 3. All answers of all volumes together take at most a sixteenth of the circle; the oldest are
+//!    dropped first. So half of the log that they may hold back is always other records, and
+//!    rewriting them comes to an end.
 //!
-//! Not asserted: 2, which is about what a replay believes.
+//! Not asserted: 2, which is about the answer that a replay believes.
 
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -28,8 +29,8 @@ use super::Survived;
 use super::record::{LINE, Record};
 use crate::planted::{Bug, is_planted};
 
-/// The most bytes of answers that are written again with one batch: two such entries, with what
-/// else they tell, fill a segment.
+/// Maximum bytes of answers rewritten with one batch: two such entries, with their other records,
+/// fill a segment.
 const AGAIN: usize = SEGMENT as usize / 2 - 4096;
 
 /// An answer in the log.
@@ -37,7 +38,7 @@ const AGAIN: usize = SEGMENT as usize / 2 - 4096;
 struct Kept {
     key: Weak<CallKey>,
     data: Rc<[u8]>,
-    /// The Update that it came with, until it has a place; then the place of its entry.
+    /// Sequence of the Update that it came with, until it has a place; then the place of its entry.
     at: u64,
 }
 
@@ -53,41 +54,42 @@ impl Kept {
 
 /// See the module's prose.
 pub(super) struct Memory {
-    /// Those whose entries have no place yet, by their Updates.
+    /// Answers whose entries have no place yet, in the order of Updates.
     staged: VecDeque<Kept>,
     placed: VecDeque<Kept>,
-    /// How many at the front of `placed` are being written again,
+    /// Number of answers at the front of `placed` that are being rewritten.
     moving: usize,
-    /// and how many are of an earlier epoch and have to be.
+    /// Number of answers from an earlier epoch that still have to be rewritten.
     inherited: usize,
     bytes: usize,
     limit: usize,
-    /// Units of log that an answer may lie behind the tail.
+    /// Maximum distance of an answer behind the tail, in units of log.
     reach: u64,
     repetitions: Repetitions,
-    /// What the log says of them, and where; and what is being written.
+    /// The numbers recorded in the log, and where; and the numbers being written.
     told: Option<(Repetitions, u64)>,
     telling: Option<Repetitions>,
-    /// Calls of which there was an answer when another one came: a long one has a first and a last.
+    /// Calls that already had an answer when another one came: a long call has a first and a last
+    /// one.
     doubles: Vec<Weak<CallKey>>,
-    /// At how many to look next for those that no caller wants.
+    /// Number of answers at which to look next for unwanted ones.
     sweep_at: usize,
     counters: Counters,
 }
 
-/// What has become of answers since the log was begun.
+/// Statistics of answers since the log was begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Came with a change.
+    /// Answers that came with a change.
     pub kept: u64,
-    /// Were written again.
+    /// Answers that were rewritten.
     pub again: u64,
-    /// Went before their time, for want of room.
+    /// Answers dropped early for lack of room.
     pub dropped: u64,
 }
 
 impl Memory {
-    /// Of one of so many volumes, for a log of `capacity` bytes.
+    /// The memory of one of `shares` volumes, for a log of `capacity` bytes.
     pub(super) fn new(capacity: u64, shares: u16) -> Self {
         Self {
             staged: VecDeque::new(),
@@ -110,7 +112,7 @@ impl Memory {
         self.counters
     }
 
-    /// How many there are.
+    /// Number of answers.
     pub(super) fn len(&self) -> usize {
         self.staged.len() + self.placed.len()
     }
@@ -121,12 +123,12 @@ impl Memory {
         self.repetitions.over_a_start += u64::from(over_a_start);
     }
 
-    /// Whether the log does not say how many repetitions there have been.
+    /// Whether the log lacks the current number of repetitions.
     pub(super) fn has_news(&self) -> bool {
         self.told.map_or(Repetitions::default(), |(told, _)| told) != self.repetitions
     }
 
-    /// An answer that goes out with the entry of an Update.
+    /// Keeps an answer that goes out with the entry of an Update.
     pub(super) fn keep(&mut self, sequence: u64, key: &Rc<CallKey>, data: Rc<[u8]>) {
         self.counters.kept += 1;
         if Rc::weak_count(key) > 0 && !is_planted(Bug::RetoldFirsts) {
@@ -139,8 +141,8 @@ impl Memory {
         self.sweep();
     }
 
-    /// Takes over what survived of an earlier epoch, to be written again with the next batches,
-    /// from `tail` on, for which there is so much room.
+    /// Takes over the survivors of an earlier epoch, to be rewritten with the next batches from
+    /// `tail` on, for which there are `room` bytes.
     pub(super) fn take_over(&mut self, survived: &Survived, tail: u64, room: u64) {
         self.repetitions = survived.repetitions;
         for LoggedReply { at, answered } in &survived.remembered {
@@ -153,7 +155,7 @@ impl Memory {
         self.drop_beyond(self.limit.min(room as usize / 4 * 3));
     }
 
-    /// Whether something of an earlier epoch was not written again.
+    /// Whether an answer of an earlier epoch has not been rewritten.
     pub(super) fn is_inheriting(&self) -> bool {
         self.inherited > 0
     }
@@ -165,14 +167,15 @@ impl Memory {
         self.placed.front().map(|first| first.at).into_iter().chain(told).min()
     }
 
-    /// The oldest go that no caller wants.
+    /// Forgets the oldest answers as long as no caller wants them.
     fn forget_unwanted(&mut self) {
         while self.moving == 0 && self.placed.front().is_some_and(|first| !first.is_wanted()) {
             self.forget_first();
         }
     }
 
-    /// Invariant 2. Everything that has a place is durable now: the batch before was answered.
+    /// Forgets superseded first answers (invariant 2). Everything with a place is durable now: the
+    /// batch before was answered.
     fn forget_firsts(&mut self) {
         if self.moving > 0 {
             return;
@@ -204,9 +207,8 @@ impl Memory {
         Some(first)
     }
 
-    /// The oldest that lie too far behind `tail`, and before the oldest change that is not home, if
-    /// there is any: they are to be written again in one entry, to be followed by
-    /// [`Memory::moved`].
+    /// The oldest answers that lie too far behind `tail` and before the oldest change that is not
+    /// in place, if any. The caller rewrites them in one entry and then calls [`Memory::moved`].
     pub(super) fn lagging(&mut self, tail: u64, changes: Option<u64>) -> Vec<Record> {
         self.forget_firsts();
         self.forget_unwanted();
@@ -229,7 +231,7 @@ impl Memory {
         records
     }
 
-    /// What the last [`Memory::lagging`] gave has a new place.
+    /// The answers of the last [`Memory::lagging`] have a new place.
     pub(super) fn moved(&mut self, recno: u64) {
         if let Some(telling) = self.telling.take() {
             self.told = Some((telling, recno));
@@ -262,7 +264,7 @@ impl Memory {
         self.placed.push_back(kept);
     }
 
-    /// There is no room to write them again: those before `end` are given up.
+    /// There is no room to rewrite answers: gives up those before `end`.
     pub(super) fn give_way(&mut self, end: u64) {
         while self.moving == 0
             && self.placed.front().is_some_and(|first| first.at < end)
@@ -272,7 +274,7 @@ impl Memory {
         }
     }
 
-    /// The oldest go that are too many.
+    /// Drops the oldest answers beyond the limit.
     fn drop_beyond(&mut self, limit: usize) {
         while self.bytes > limit
             && self.moving == 0
@@ -284,8 +286,7 @@ impl Memory {
         assert!(is_bounded, "invariant 3: answers take no more of the circle than that");
     }
 
-    /// Looks for those that no caller wants, whenever there are twice as many as after the last
-    /// time.
+    /// Removes unwanted answers, whenever there are twice as many as after the last sweep.
     fn sweep(&mut self) {
         if self.placed.len() < self.sweep_at || self.moving > 0 || self.inherited > 0 {
             return;
@@ -314,7 +315,8 @@ mod tests {
         memory.keep(sequence, key, vec![7; SIZE - LINE].into());
     }
 
-    /// So many answers, each with a key of its own, in entries with the numbers of their Updates.
+    /// A memory with `count` answers, each with its own key, in entries with the numbers of their
+    /// Updates.
     fn filled(count: u64) -> (Memory, Vec<Rc<CallKey>>) {
         let mut memory = Memory::new(CAPACITY, 1);
         let keys: Vec<_> = (0..count).map(key).collect();
@@ -431,7 +433,7 @@ mod tests {
         assert_eq!(memory.lagging(far + memory.reach + 1, None), [told]);
     }
 
-    /// Answers of an earlier epoch; and their keys.
+    /// Answers of an earlier epoch, and their keys.
     fn survived(count: u64) -> (Survived, Vec<Rc<CallKey>>) {
         let keys: Vec<_> = (0..count).map(key).collect();
         let answered =
@@ -461,7 +463,7 @@ mod tests {
             let youngest = memory.placed.back().and_then(|last| last.key.upgrade());
             assert!(youngest.is_none_or(|youngest| Rc::ptr_eq(&youngest, &keys[99])));
             check(&memory);
-            // All of it is told again at once, and is of this epoch then.
+            // All of them are rewritten at once, and belong to this epoch then.
             assert_eq!(memory.lagging(50, Some(0)).len(), kept + 1, "with the repetitions");
             memory.moved(51);
             assert!(!memory.is_inheriting() && memory.len() == kept);

@@ -1,4 +1,4 @@
-//! Policy `log`: a metadata log beside the volume, as Calaveras has it.
+//! Policy `log`: a metadata log beside the volume, as in Calaveras.
 //!
 //! ```text
 //!  stage         writer                   log device         sync              volume
@@ -8,22 +8,22 @@
 //!                                         receipts                   holds drop, head moves
 //! ```
 //!
-//! When an Update is staged, the entry that redoes it is made at once from the buffers as they are
-//! then; so no lock is held while it is written. The writer is never idle while an entry waits, and
-//! never makes one wait while it is idle: what arrives during a write goes out with the next one.
-//! Only an Update that brings UNSTABLE data home is *patient*: it waits for one that is not, for a
-//! task that wants it durable, or for [`MAX_BATCH_DELAY`], so that one flush does for many.
-//! In the background the *sync* writes what is durable in the log to its place. Each delta *holds*
-//! its entry until a flush of the volume covers it; the oldest entry that is held is the head.
+//! When an Update is staged, its redo entry is made at once from the current buffers; so no lock is
+//! held while the entry is written. The writer is never idle while an entry waits, and never makes
+//! one wait while it is idle: entries that arrive during a write go out with the next one. Only an
+//! Update that writes UNSTABLE data back is *patient*: it waits for one that is not, for a task
+//! that wants it durable, or for [`MAX_BATCH_DELAY`], so that one flush serves many. In the
+//! background the *sync* writes changes that are durable in the log in place. Each delta *holds*
+//! its entry until a flush of the volume covers it; the oldest held entry is the head.
 //!
-//! * `record` and `redo`: what an entry says, and how it comes from an Update.
-//! * `shared` and `writer`: what volumes that write to one log have in common; batches, payload
+//! * `record` and `redo`: the format of an entry, and making one from an Update.
+//! * `shared` and `writer`: the state shared by volumes that write to one log; batches, payload
 //!   before entries, receipts.
-//! * `logged`: what data the log holds, for a task that writes past it.
+//! * `logged`: an index of the data in the log, for tasks that write past it.
 //! * `checkpoint`: the sync, the holds, the summary rows.
-//! * `memory`: what callers were told, kept for those that ask again.
-//! * `room`: bytes of log, set aside before an Update is applied.
-//! * [`crate::replay`]: the return after a crash.
+//! * `memory`: remembered answers of calls, for callers that ask again.
+//! * `room`: bytes of log, reserved before an Update is applied.
+//! * [`crate::replay`]: recovery after a crash.
 //!
 //! **Commit point**: an Update has happened when the write of the batch that holds its entry
 //! completes (`RedoLog::write_batch`). Before that, a crash leaves nothing of it, but for bytes of
@@ -31,21 +31,21 @@
 //!
 //! Invariants:
 //! 1. A delta lands only when its entry is durable.
-//! 2. An entry is submitted only when the payload that it reveals is durable or rides in it.
-//! 3. A hold drops with a flush of the volume that was issued after the in-place write completed;
-//!    that of a block which was given back, when the entry that gave it back is durable: a replay
-//!    then passes over what older entries say of it.
-//! 4. The curhead of an entry is never newer than the oldest entry that is held, or than a chain
-//!    that has not ended, or than an answer that is to be remembered. What is told again, or begins
-//!    anew, is held at its old place until the new one is durable: see invariant 7 of [`journal`].
-//! 5. Room is set aside before an Update is applied, and nothing else is awaited after it; the sync
+//! 2. An entry is submitted only when the payload that it reveals is durable or in the entry.
+//! 3. A hold drops with a flush of the volume that was issued after the in-place write completed.
+//!    The hold of a freed block drops when the entry that freed it is durable: a replay then skips
+//!    the block's changes in older entries.
+//! 4. The curhead of an entry is never newer than the oldest held entry, than a chain that has not
+//!    ended, or than an answer that must be remembered. A chain or answer that is rewritten is held
+//!    at its old place until the new one is durable: see invariant 7 of [`journal`].
+//! 5. Room is reserved before an Update is applied, and nothing else is awaited after it; the sync
 //!    needs none. So no task that holds room waits for one that wants some.
-//! 6. A block that was given back is used again only when nothing is on its way to it.
-//! 7. What may be replayed never lies over newer data that is not in the log: a task that writes
-//!    past the log revokes what the log holds of that place, in the entry that waits for the write.
-//! 8. A group and its row in the summary area go home together, before one flush.
-//! 9. After the first failed write or flush nothing is ever reported durable again. What is held
-//!    stays held: the next opening replays it.
+//! 6. A freed block is reused only when no write to it is in flight.
+//! 7. Replayable data never lies over newer data that is not in the log: a task that writes past
+//!    the log revokes the log's data at that place, in the entry that waits for the write.
+//! 8. A group and its row in the summary area are written in place together, before one flush.
+//! 9. After the first failed write or flush nothing is ever reported durable again. Held entries
+//!    stay held: the next opening replays them.
 //! 10. A few batches of a volume wait for the writer at most, or else the next change waits first.
 //!
 //! Not asserted: 2, which is how a batch is chosen; 3 and 8, which are the order of a round; 4,
@@ -96,24 +96,24 @@ pub use memory::Counters as AnswerCounters;
 pub use shared::{Save, SharedLog};
 pub use survived::Survived;
 
-/// How long an entry that no task wants durable waits for others.
+/// Maximum time that an entry waits for others while no task wants it durable.
 const MAX_BATCH_DELAY: Duration = Duration::from_millis(30);
-/// No more payload rides in an entry: the rest of a segment is for what else an Update changes.
+/// Maximum payload in an entry: the rest of a segment is for the Update's other changes.
 const MOST_PAYLOAD: usize = SEGMENT as usize / 4;
 
-/// How the log is kept small.
+/// Limits that keep the log small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// How long an entry waits, at most about, until it is written in place.
+    /// Approximate maximum time until an entry is written in place.
     pub sync_interval: Duration,
-    /// Bytes of live log from which on the sync does not wait.
+    /// Bytes of live log from which on the sync does not pause.
     pub sync_bytes: u64,
-    /// The most bytes that go out with one write, about. Never less than an entry; so 1 is a log
-    /// without batches.
+    /// Approximate maximum bytes of one write. Never less than an entry; so 1 is a log without
+    /// batches.
     pub batch_bytes: usize,
-    /// The most payload that rides in an entry, in bytes: beyond, writing it twice costs more than
-    /// the flush that it saves. Zeros do not count, and more than a quarter of a segment never
-    /// does. With 0 there is nothing but metadata in the log, and zeros.
+    /// Maximum payload in an entry, in bytes: beyond it, writing the payload twice costs more than
+    /// the flush that it saves. Zeros do not count, and more than a quarter of a segment is never
+    /// logged. With 0 the log has only metadata and zeros.
     pub payload_bytes: usize,
 }
 
@@ -131,17 +131,18 @@ impl Default for LogOptions {
 /// A chain that has not ended.
 struct ActiveChain {
     chain: Chain,
-    /// The Update with which it begins, and that with which it ends, if that was staged.
+    /// The Update with which it begins, and the one with which it ends, if staged.
     begins: u64,
     ends: Option<u64>,
-    /// The newest entry that tells of it.
+    /// The newest entry that records it.
     recno: Option<u64>,
-    /// If it was begun before: the entry that told of that, until its first Update is durable.
+    /// For a chain that was begun before: the entry that recorded that, until its first Update is
+    /// durable.
     before: Option<u64>,
 }
 
 impl ActiveChain {
-    /// The oldest entry that is needed for it.
+    /// The oldest entry that is needed for the chain.
     fn holds(&self) -> Option<u64> {
         self.recno.into_iter().chain(self.before).min()
     }
@@ -151,17 +152,17 @@ impl ActiveChain {
 pub struct RedoLog {
     home: Rc<Home>,
     shared: Rc<SharedLog>,
-    /// Its number among the volumes of the log.
+    /// Number of the volume in the log.
     number: u16,
     options: LogOptions,
     next: Cell<u64>,
     horizon: Horizon,
-    /// Entries up to this one are not to wait for others.
+    /// Entries up to this one do not wait for others.
     due: Cell<u64>,
-    /// A task sees to it that what waits for others is due before long.
+    /// A task will soon make the waiting entries due.
     waits: Cell<bool>,
     flights: RefCell<Flights>,
-    /// Bytes that are set aside for entries that the writer has not taken (invariant 10).
+    /// Bytes reserved for entries that the writer has not taken (invariant 10).
     queued: Cell<u64>,
     /// Payload of Updates before this one is on stable storage.
     flushed: Cell<u64>,
@@ -171,42 +172,42 @@ pub struct RedoLog {
     memory: RefCell<Memory>,
     /// Buffers with deltas, by address.
     pending: RefCell<BTreeMap<u64, Rc<Buffer>>>,
-    /// Blocks to which a write is under way.
+    /// Blocks with a write in flight.
     landing: RefCell<BTreeSet<u64>>,
     /// The summary rows as they are on the volume.
     rows: RefCell<Vec<Summary>>,
-    /// An entry is to tell of all chains again.
+    /// The next entry must record all chains again.
     repeat: Cell<bool>,
-    /// Nothing of it is needed in the log.
+    /// The volume needs nothing in the log.
     parted: Cell<bool>,
     syncing: Cell<bool>,
-    /// Rounds of the sync that were begun and ended, and the one before which it does not rest.
+    /// Rounds of the sync begun and ended, and the number up to which it does not pause.
     begun: Cell<u64>,
     ended: Cell<u64>,
     wanted: Cell<u64>,
     /// A round of the sync has ended, a block has landed, or the volume has stopped.
     landed: Signal,
-    /// The sync is to begin.
+    /// The sync must begin.
     urge: Signal,
     this: Weak<RedoLog>,
 }
 
-/// What the log is doing, for people.
+/// Statistics of the log, for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
-    /// What was written.
+    /// Writes to the log.
     pub writes: journal::Counters,
     /// Bytes between head and tail.
     pub live_bytes: u64,
-    /// Answers that came and went,
+    /// Answers that came and went.
     pub answers: memory::Counters,
-    /// and those that are kept now.
+    /// Answers that are kept now.
     pub answers_held: u64,
-    /// Bytes that there are.
+    /// Size of the log in bytes.
     pub capacity: u64,
     /// Rounds of the sync.
     pub syncs: u64,
-    /// Times that a task has waited for room in it for 10 s.
+    /// Number of times that a task has waited for room for 10 s.
     pub long_waits: u64,
 }
 
@@ -249,11 +250,12 @@ impl RedoLog {
         })
     }
 
-    /// Takes over chains that were cut, and answers, and notes them durably: before the volume
-    /// bears the number of this epoch, for then the log of the epoch before is forgotten.
+    /// Takes over unfinished chains, and answers, from an earlier epoch, and records them durably.
+    /// This comes before the volume bears the number of this epoch, because that discards the old
+    /// log.
     ///
     /// # Errors
-    /// [`Lost`] when the log cannot be written.
+    /// [`Lost`] if the log cannot be written.
     pub async fn adopt(&self, chains: &[Chain], survived: &Survived) -> Result<(), Lost> {
         let journal = &self.shared.journal;
         let (tail, room) = (journal.tail(), journal.room() / u64::from(self.shared.shares()));
@@ -267,7 +269,7 @@ impl RedoLog {
         self.repeated().await
     }
 
-    /// Waits until all is told that is to be told again.
+    /// Waits until all inherited records are written again.
     async fn repeated(&self) -> Result<(), Lost> {
         while self.has_to_tell() || self.shared.writing.get() {
             self.shared.kick_writer();
@@ -277,7 +279,7 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Whether an entry is to tell again what others have told.
+    /// Whether an entry has to rewrite records of older entries.
     fn has_to_tell(&self) -> bool {
         self.repeat.get() || self.memory.borrow().is_inheriting()
     }
@@ -287,23 +289,23 @@ impl RedoLog {
         self.shared.journal.borne(self.number);
     }
 
-    /// The volume cannot be opened after all. What the log has of it stays there.
+    /// The volume cannot be opened after all. Its entries stay in the log.
     pub fn abandon(self: Rc<Self>) {
         self.stop();
         self.shared.clone().keep(self);
     }
 
-    /// It has stopped, and what the log had of it has been saved elsewhere.
+    /// Notes that the volume has stopped and that its part of the log was saved elsewhere.
     fn part(&self) {
         self.parted.set(true);
     }
 
-    /// The log to which it writes.
+    /// The log that it writes to.
     pub fn shared(&self) -> &SharedLog {
         &self.shared
     }
 
-    /// What it is doing.
+    /// Statistics of the log.
     pub fn statistics(&self) -> LogStatistics {
         LogStatistics {
             writes: self.shared.journal.counters(),
@@ -320,7 +322,7 @@ impl RedoLog {
         self.this.upgrade().expect("a policy lives in an Rc")
     }
 
-    /// Invariant 9.
+    /// Stops the volume (invariant 9).
     fn stop(&self) {
         self.horizon.fail();
         self.landed.notify();
@@ -338,7 +340,7 @@ impl RedoLog {
         self.head_of_changes().into_iter().chain(answers).min()
     }
 
-    /// That of the oldest with something that is not home.
+    /// The oldest entry with a change that is not written in place, or with an unfinished chain.
     fn head_of_changes(&self) -> Option<u64> {
         let flights = self.flights.borrow();
         let held = flights.oldest().and_then(|oldest| oldest.recno);
@@ -366,14 +368,14 @@ impl RedoLog {
         }
     }
 
-    /// The record of an answer, which is kept from now on.
+    /// The record of an answer, which is remembered from now on.
     fn keep_answer(&self, sequence: Sequence, answered: &CallReply) -> Record {
         let data = answer::write(self.shared.runtime.clock.wall(), answered);
         self.memory.borrow_mut().keep(sequence.0, &answered.key, data.clone());
         Record::Answer(data)
     }
 
-    /// The entry of an Update holds this payload.
+    /// Notes that the entry of an Update holds this payload.
     fn note_payload(&self, sequence: u64, payload: &[(u64, Vec<Bytes>)]) {
         let fragment = self.home.geometry().fragment_size;
         let mut logged = self.logged.borrow_mut();
@@ -421,7 +423,7 @@ impl Policy for RedoLog {
     }
 
     fn tags(&self, items: &[Item], _lands_whole: bool) -> Vec<u32> {
-        vec![0; items.len()] // all of an Update lands after its entry
+        vec![0; items.len()] // the whole Update lands after its entry
     }
 
     fn stage(&self, sequence: Sequence, update: StagedUpdate) -> bool {
@@ -437,7 +439,7 @@ impl Policy for RedoLog {
         let told = answer.as_ref().map_or(0, Record::size);
         let mut draft = Redo::draft(geometry, sequence.0, &update, is_logged, answer);
         draft.volume = self.number;
-        // That for an answer is for nothing else.
+        // Room for an answer is used for nothing else.
         let most = draft.body.len() - told + LARGEST_ANSWER;
         assert!(
             told <= LARGEST_ANSWER && self.shared.journal.room_for(most) <= update.room,
@@ -489,7 +491,7 @@ impl Policy for RedoLog {
 impl Beside for RedoLog {
     fn carries(&self, payload: &[(u64, Vec<Bytes>)]) -> Carried {
         let bytes: u64 = payload.iter().map(|(_, pieces)| block::length_of(pieces)).sum();
-        // As much again may come while what has made the sync begin is on its way.
+        // As much again may come while the data that started the sync is being written.
         let most = (2 * self.sync_bytes()).min(self.home.budget().bytes() as u64 / 8);
         let rides = redo::rides(payload, self.options.payload_bytes.min(MOST_PAYLOAD));
         let has_room = self.home.data().delayed_bytes() as u64 + bytes <= most;

@@ -1,6 +1,6 @@
-//! Records: what an entry of the log says, physically addressed and redo only.
+//! Records: the contents of a log entry, physically addressed and redo only.
 //!
-//! The body of an entry is a table of contents, 32 bytes a record, and then the data of those
+//! The body of an entry is a table of contents, 32 bytes a record, followed by the data of the
 //! records that have some, in the same order. All addresses are bytes of the volume.
 
 use std::rc::Rc;
@@ -18,51 +18,51 @@ use vnode::chain::Chain;
 #[repr(C)]
 struct Line {
     kind: U16,
-    /// Of bits: which map, and their value.
+    /// For bits: the map, and their value.
     flags: U16,
     /// Bytes of data.
     length: U32,
-    /// Where: a byte of the volume, the number of a group, or that of an inode.
+    /// A byte address of the volume, a group number, or an inode number.
     place: U64,
-    /// Of bits: the first. Of bytes in a group: where. Of a chain: the generation.
+    /// For bits: the first bit. For bytes in a group: the offset. For a chain: the generation.
     first: U64,
-    /// Of bits: how many. Of what has no data: how many bytes. Of a chain: the size.
+    /// For bits: their number. For records without data: number of bytes. For a chain: the size.
     count: U64,
 }
 
 /// Bytes of a line.
 pub const LINE: usize = size_of::<Line>();
 const _: () = assert!(LINE == 32);
-/// The most bytes of log that an answer takes.
+/// Maximum bytes of log that an answer takes.
 pub(super) const LARGEST_ANSWER: usize = LINE + answer::LARGEST;
 
 /// The maps of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Map {
-    /// A bit set is a fragment free.
+    /// A set bit is a free fragment.
     Fragments,
-    /// A bit set is an inode used.
+    /// A set bit is a used inode.
     Inodes,
 }
 
-/// One thing that an entry says.
+/// One record of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// Bytes of an inode, of directory chunks, of pointers, of payload.
     Bytes {
-        /// Where.
+        /// Byte address.
         offset: u64,
-        /// What.
+        /// New contents.
         data: Bytes,
     },
-    /// So many zeros.
+    /// A range of zeros.
     Zeros {
-        /// Where.
+        /// Byte address.
         offset: u64,
-        /// How many bytes.
+        /// Number of bytes.
         length: u64,
     },
-    /// Bits of a map. Fragments that become free take back whatever was logged of them before.
+    /// Bits of a map. Fragments that become free revoke everything logged of them before.
     Bits {
         /// The group.
         group: u64,
@@ -70,7 +70,7 @@ pub enum Record {
         map: Map,
         /// The first bit.
         first: u64,
-        /// How many.
+        /// Number of bits.
         count: u64,
         /// Their value.
         value: bool,
@@ -79,52 +79,52 @@ pub enum Record {
     Group {
         /// The group.
         group: u64,
-        /// Where in its block.
+        /// Offset in the group's block.
         offset: u64,
-        /// What.
+        /// New contents.
         data: Bytes,
     },
-    /// A new block of inodes, all free: zeros, but for the generations.
+    /// A new block of inodes, all free: zeros except for the generations.
     Inodes {
-        /// Where.
+        /// Byte address.
         offset: u64,
         /// The generation of each, 4 bytes each.
         generations: Bytes,
     },
-    /// What was logged of these bytes before is not to be written any more.
+    /// Revokes everything that was logged of these bytes before: it is not replayed.
     Revoked {
-        /// Where.
+        /// Byte address.
         offset: u64,
-        /// How many bytes.
+        /// Number of bytes.
         length: u64,
     },
     /// A chain of Updates has begun.
     ChainBegins(Chain),
     /// The chain of this inode has come to its end.
     ChainEnds(u64),
-    /// What a call was answered: see [`vnode::answer`].
+    /// The answer of a call: see [`vnode::answer`].
     Answer(Rc<[u8]>),
-    /// How many calls were repetitions, since the volume has had a log.
+    /// Number of repeated calls since the volume has had a log.
     Repetitions(Repetitions),
 }
 
 impl Record {
-    /// Whether it says what a place on the volume is to hold.
+    /// Whether the record sets the content of a place on the volume.
     pub fn is_change(&self) -> bool {
         use Record::{Bits, Bytes, Group, Inodes, Zeros};
         matches!(self, Bytes { .. } | Zeros { .. } | Bits { .. } | Group { .. } | Inodes { .. })
     }
 }
 
-/// An entry says something that this version cannot mean.
+/// A record that this version does not understand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {index} of an entry is none")]
 pub struct BadRecord {
-    /// Which of its records.
+    /// Index of the record in its entry.
     pub index: usize,
 }
 
-/// The size of a chain that ends with nothing.
+/// Size of a chain that ends with freeing the whole file.
 const NOTHING: u64 = u64::MAX;
 
 const BYTES: u16 = 1;
@@ -142,7 +142,7 @@ const OF_INODES: u16 = 1;
 const SET: u16 = 2;
 
 impl Record {
-    /// Bytes of an entry that it takes.
+    /// Size of the record in an entry, in bytes.
     pub(super) fn size(&self) -> usize {
         LINE + self.line().1.len()
     }
@@ -242,7 +242,7 @@ pub fn write_records(records: &[Record]) -> Vec<u8> {
     body
 }
 
-/// The records of a body that has so many.
+/// Parses a body with `count` records.
 ///
 /// # Errors
 /// [`BadRecord`].

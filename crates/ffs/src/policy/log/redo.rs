@@ -1,8 +1,9 @@
-//! From an Update to the entry that redoes it.
+//! Conversion of an Update to its redo entry.
 //!
-//! Inodes and directory chunks are logged whole, bits and pointers as far as they change; of a
-//! block that is new, what is not zero. A small payload rides along: then the entry alone makes it
-//! durable. A larger one is durable before; what an older entry holds of the same place is revoked.
+//! Inodes and directory chunks are logged whole, bits and pointers only where they change, and a
+//! new block without its zeros. A small payload is logged too: then the entry alone makes it
+//! durable. A larger one is durable before the entry; older entries' data at the same place is
+//! revoked.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -20,11 +21,11 @@ use crate::policy::StagedUpdate;
 use crate::update::Update;
 use vnode::chain::ChainLink;
 
-/// Shorter zeros are logged as they are.
+/// Shorter runs of zeros are logged as data.
 const SHORT: usize = LINE;
 
-/// What the payload of an Update takes in its entry if it rides there: if that is at most so many
-/// bytes, of which zeros count none.
+/// The size of an Update's payload in its entry, if it is logged: it may have at most `most` bytes,
+/// not counting zeros.
 pub(super) fn rides(payload: &[(u64, Vec<Bytes>)], most: usize) -> Option<usize> {
     let (mut bytes, mut lines) = (0, 0);
     for piece in payload.iter().flat_map(|(_, pieces)| pieces) {
@@ -40,23 +41,23 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.len() > SHORT && holds_nothing(bytes)
 }
 
-/// Looks at many bytes at a time, and stops at a chunk that holds something, not at a byte.
+/// Compares many bytes at a time, and stops at a chunk with a nonzero byte rather than at the byte.
 fn holds_nothing(bytes: &[u8]) -> bool {
     bytes.chunks(CHUNK_SIZE).all(|some| some.iter().fold(0, |seen, byte| seen | byte) == 0)
 }
 
-/// The most bytes that the body of the entry for an Update can have: those of which
-/// [`Redo::draft`] makes it, each item's for itself.
+/// Maximum size of the entry body for an Update: the sum of the bounds of its items, from which
+/// [`Redo::draft`] makes the body.
 ///
-/// An Update is never so large that this is more than an entry can have: it lands so many blocks
-/// or clears so many ([`crate::data`], [`crate::size`]), each with a bit and a pointer, and two
-/// more of each if a tree begins or ends there; a directory that moves is less than a block, and
-/// what rides is little.
+/// An Update never exceeds the maximum of an entry. It lands or clears a limited number of blocks
+/// ([`crate::data`], [`crate::size`]), each with a bit and a pointer, and two more of each if a
+/// tree begins or ends there; a directory that moves is less than a block, and logged payload is
+/// small.
 pub(super) fn bound(update: &Update) -> usize {
     let items = update.items.iter().filter_map(|item| item.change.as_ref());
     let items: usize = items.map(|(buffer, edit)| bound_of(buffer, edit)).sum();
     let inodes = update.inode_count() * (size_of::<Dinode>() + LINE);
-    let payload = update.carried.rides.unwrap_or(update.payload.len() * LINE); // what it revokes
+    let payload = update.carried.rides.unwrap_or(update.payload.len() * LINE); // its revokes
     items + inodes + payload + LINE + LARGEST_ANSWER
 }
 
@@ -64,8 +65,8 @@ fn bound_of(buffer: &Buffer, edit: &Edit) -> usize {
     match edit {
         Edit::Whole => buffer.read(|image| whole(buffer.role(), image)),
         Edit::Bytes { .. } if buffer.role() == Role::Directory => CHUNK_SIZE + LINE,
-        // What is set beside pointers that are cleared is a record of its own, and two stretches
-        // of zeros are left.
+        // A pointer set beside cleared ones is a record of its own, and leaves two stretches of
+        // zeros.
         Edit::Bytes { new, .. } if is_zero(new) => 2 * LINE,
         Edit::Bytes { new, .. } => new.len() + LINE,
         Edit::Inode { new, .. } => size_of_val(&**new) + LINE,
@@ -75,7 +76,7 @@ fn bound_of(buffer: &Buffer, edit: &Edit) -> usize {
     }
 }
 
-/// Bytes that a new block takes.
+/// Size of a new block in the entry.
 fn whole(role: Role, image: &[u8]) -> usize {
     match role {
         Role::Inodes => image.len() / size_of::<Dinode>() * size_of::<u32>() + LINE,
@@ -90,7 +91,7 @@ fn unit_of(role: Role) -> usize {
     if role == Role::Directory { CHUNK_SIZE } else { POINTER_SIZE }
 }
 
-/// The stretches of a block that are not zero.
+/// The nonzero stretches of a block.
 fn spans(image: &[u8], unit: usize) -> Vec<Range<usize>> {
     let mut spans: Vec<Range<usize>> = Vec::new();
     for (index, piece) in image.chunks(unit).enumerate() {
@@ -108,13 +109,13 @@ fn spans(image: &[u8], unit: usize) -> Vec<Range<usize>> {
 pub(super) struct Redo<'a> {
     geometry: &'a Geometry,
     records: Vec<Record>,
-    /// Bytes of buffers to be logged, once all of the Update has been applied.
+    /// Ranges of buffers to log once the whole Update has been applied.
     extents: Vec<(Rc<Buffer>, Range<usize>)>,
 }
 
 impl<'a> Redo<'a> {
-    /// The entry of an Update whose items have been applied. `is_logged` says of a run of
-    /// fragments whether an older entry, which may be replayed, holds payload of it.
+    /// The entry of an Update whose items have been applied. `is_logged` returns whether an older
+    /// entry, which may be replayed, holds payload of a run of fragments.
     pub(super) fn draft(
         geometry: &'a Geometry,
         sequence: u64,
@@ -126,7 +127,7 @@ impl<'a> Redo<'a> {
         for (buffer, extent) in update.items.iter().filter_map(|item| item.change.as_ref()) {
             let address = buffer.address();
             let freed = |&(first, count): &(u64, u64)| (first..first + count).contains(&address);
-            // An old item must never land on what is given back with it.
+            // An old item must never land on a block that the same Update frees.
             if !update.freed.iter().any(freed) {
                 redo.add(buffer, extent);
             }
@@ -166,7 +167,7 @@ impl<'a> Redo<'a> {
                     length: buffer.size() as u64,
                 };
                 if role == Role::Indirect && !is_planted(Bug::NoZeros) {
-                    self.records.push(zero); // of a directory, what is behind its size is not read
+                    self.records.push(zero); // a directory is not read behind its size
                 }
                 let spans = buffer.read(|image| spans(image, unit_of(role)));
                 spans.into_iter().for_each(|span| self.extend(buffer, span));
@@ -184,7 +185,7 @@ impl<'a> Redo<'a> {
         self.extents.push((buffer.clone(), range));
     }
 
-    /// One record for bits that follow each other.
+    /// Logs adjacent bits as one record.
     fn add_bits(&mut self, group: u64, map: usize, first: u64, count: u64, value: bool) {
         let of_inodes = map == self.geometry.maps.inodes.start;
         let map = if of_inodes { Map::Inodes } else { Map::Fragments };
@@ -213,7 +214,7 @@ impl<'a> Redo<'a> {
         self.records.push(Record::Inodes { offset, generations: generations.into() });
     }
 
-    /// What buffers hold now, each byte once.
+    /// Logs the current contents of the buffers, each byte once.
     fn add_extents(&mut self) {
         let mut extents = std::mem::take(&mut self.extents);
         extents.sort_unstable_by_key(|(buffer, range)| (buffer.address(), range.start));
@@ -234,7 +235,7 @@ impl<'a> Redo<'a> {
         }
     }
 
-    /// Pointers of which a file may have cleared a whole block, and set one beside them.
+    /// Logs pointers: a file may have cleared a whole block of them, and set one beside them.
     fn add_pointers(&mut self, offset: u64, data: &Bytes) {
         let mut from = 0;
         for set in spans(data, POINTER_SIZE) {
@@ -299,8 +300,8 @@ mod tests {
         Buffer::new(address, role, block::Buffer::padded(image, BLOCK))
     }
 
-    /// What the entry of an Update says that gives back `freed`, if some fragments are logged; and
-    /// by how much it is shorter than was bounded.
+    /// The records of an Update that frees `freed`, if some fragments are logged; and the number of
+    /// bytes by which the entry is shorter than its bound.
     fn entry(
         mut update: Update,
         freed: Vec<(u64, u64)>,
@@ -335,7 +336,7 @@ mod tests {
         (records.expect("it was just written"), spare)
     }
 
-    /// The entry of an Update with these changes of one block.
+    /// The records of an Update with these edits of one block.
     fn changed(buffer: &Rc<Buffer>, edits: Vec<Edit>) -> (Vec<Record>, usize) {
         let mut update = Update::new(Space::User);
         edits.into_iter().for_each(|edit| update.push(Intent::SizeSet, buffer, edit));
@@ -346,7 +347,7 @@ mod tests {
         Edit::Bytes { offset, new: new.into() }
     }
 
-    /// What every bound has beside the items: room for a chain and for an answer.
+    /// Part of every bound besides the items: room for a chain and for an answer.
     const BESIDE: usize = LINE + LARGEST_ANSWER;
 
     #[test]
@@ -362,7 +363,7 @@ mod tests {
         assert_eq!(changed(&directory, vec![bytes(CHUNK_SIZE - 8, &[1; 8])]).1, BESIDE);
         let entry = Edit::Entry { offset: 3 * CHUNK_SIZE, ino: 5, kind: 4, layout: Vec::new() };
         assert_eq!(changed(&directory, vec![entry]).1, BESIDE);
-        // In front of a new one's names is no record of zeros.
+        // In front of a new directory block's names there is no record of zeros.
         let half = block(24, Role::Directory, &[9; BLOCK / 2]);
         assert_eq!(changed(&half, vec![Edit::Whole]).1, BESIDE + LINE);
 
@@ -396,7 +397,7 @@ mod tests {
         assert_eq!((&records[..], spare), (&expected[..], BESIDE));
     }
 
-    /// Whether all of it rides, and what its entry has to spare.
+    /// Whether the whole payload is logged, and how many bytes its entry has to spare.
     fn with_payload(pieces: Vec<(u64, Vec<Bytes>)>, most: usize) -> (bool, Vec<Record>, usize) {
         let rides = rides(&pieces, most).is_some();
         let mut update = Update::new(Space::User);
@@ -437,7 +438,7 @@ mod tests {
         assert!(!rides && spare == BESIDE + LINE, "{spare} bytes to spare");
         let of = |run: u64| geometry().byte_address(run * 16);
         let revoked = |run| Record::Revoked { offset: of(run), length: 5000 };
-        // The sixth is not in the log.
+        // The sixth run is not in the log.
         let expected: Vec<_> = (0..30).filter(|&run| run != 5).map(revoked).collect();
         assert_eq!(records, expected);
     }

@@ -1,13 +1,13 @@
-//! Room in the log: set aside before an Update is applied, so that staging never waits.
+//! Room in the log: reserved before an Update is applied, so that staging never waits.
 //!
 //! The circle has room while the tail is not a circle ahead of the *durable* head. A task that
 //! finds none wakes the sync, which moves the head, and has the head named in a slot if no entry is
-//! about to do that. A little is kept back for the entries that the writer makes itself. What is
-//! asked for is never more than an empty log has: so it comes, if the volume's disk answers.
+//! about to do that. A little is kept back for the entries that the writer makes itself. A request
+//! is never larger than an empty log, so it succeeds if the volume's disk responds.
 //!
-//! While that disk refuses what holds the head, because what holds the disk is full, no room comes:
-//! a task that wants some is told so, and gives back the locks that it has. Only what goes on with
-//! something that has begun waits: a file is not left in the middle of its truncation.
+//! While that disk cannot write the changes that hold the head, because the filesystem below it is
+//! full, no room comes: a task that wants some gets an error and releases its locks. Only an Update
+//! that continues an operation waits: a file is not left in the middle of its truncation.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -20,16 +20,17 @@ use vfs::{FsError, Lost};
 use super::{RedoLog, SharedLog};
 use crate::planted::{Bug, is_planted};
 
-/// Kept back for entries that no task has set room aside for, in bytes: see `RedoLog::repeat`.
-/// Answers that are told again take one segment of it at most, and chains, of all volumes, another
-/// one. The rest is for the return, if all is cut then: the next epoch begins with a segment, and
-/// needs one for the chains that it takes over.
+/// Bytes kept back for entries without reserved room: see `RedoLog::repeat`. Rewritten answers take
+/// at most one segment of it, and chains of all volumes another one. The rest is for recovery after
+/// a crash at that point: the next epoch begins with a segment, and needs one for the chains that
+/// it takes over.
 const KEPT_BACK: u64 = 5 * SEGMENT;
-/// Set aside for what waits for the writer, of one volume: a few batches, or a part of a small log.
+/// Maximum room reserved for entries of one volume that wait for the writer: a few batches, or a
+/// part of a small log.
 const MOST_QUEUED: u64 = 8 << 20;
-/// After so long the administrator is told that there is no room.
+/// Wait for room that is counted, and reported to the administrator, as a long one.
 const LONG_WAIT: Duration = Duration::from_secs(10);
-/// Between two attempts to get room that a volume holds which has stopped.
+/// Pause between two attempts to get room that a stopped volume holds.
 const PAUSE: Duration = Duration::from_millis(100);
 
 fn kept_back() -> u64 {
@@ -37,13 +38,13 @@ fn kept_back() -> u64 {
 }
 
 impl RedoLog {
-    /// Whether so much of this volume waits for the writer that no more is to come (invariant 10).
+    /// Whether too much of this volume waits for the writer to admit more (invariant 10).
     pub(super) fn is_crowded(&self) -> bool {
         let most = (self.shared.journal.capacity() / 4).min(MOST_QUEUED);
         self.queued.get() > most && !is_planted(Bug::EndlessQueue)
     }
 
-    /// Waits until the writer has taken some of it, or takes nothing any more.
+    /// Waits until the writer has taken some of it, or has stopped.
     pub(super) async fn await_writer(&self) {
         while self.is_crowded() && !self.horizon.has_failed() {
             let freed = self.shared.freed.wait();
@@ -52,8 +53,8 @@ impl RedoLog {
         }
     }
 
-    /// Waits until the sync has brought enough of the blocks home that changes pin, or none comes
-    /// home any more. What goes on with something waits for room below.
+    /// Waits until the sync has written enough of the pinned blocks in place, or can write none. An
+    /// Update that goes on with an operation waits for the device below to have room.
     pub(super) async fn await_landing(&self, goes_on: bool) {
         let is_refused = || self.home.data().refusals().is_waiting() && !goes_on;
         while self.home.pins_too_much() && !self.horizon.has_failed() && !is_refused() {
@@ -64,23 +65,23 @@ impl RedoLog {
         }
     }
 
-    /// Waits for `room` bytes, which a log that is empty has. Unless it `goes_on` with something,
-    /// it does not wait for room below.
+    /// Waits for `room` bytes, which an empty log has. Unless it `goes_on` with an operation, it
+    /// does not wait for the device below to have room.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] then; [`FsError::Io`] when the volume has stopped.
+    /// [`FsError::NoSpace`] in that case; [`FsError::Io`] if the volume has stopped.
     pub(super) async fn set_aside(&self, room: u64, goes_on: bool) -> Result<u64, FsError> {
         if goes_on {
             return Ok(self.await_room(room).await?);
         }
         match select(pin!(self.await_room(room)), pin!(self.no_room_comes())).await {
             Either::Left((taken, _)) => Ok(taken?),
-            // The task ahead may want more than is there.
+            // The task ahead in the queue may want more than there is.
             Either::Right(_) => self.take_room(room)?.ok_or(FsError::NoSpace),
         }
     }
 
-    /// Completes when what holds the head finds no room below.
+    /// Completes when the changes that hold the head find the device below full.
     pub(super) async fn no_room_comes(&self) {
         if is_planted(Bug::PatientChanges) {
             pending::<()>().await;
@@ -125,7 +126,7 @@ impl RedoLog {
         }
     }
 
-    /// Sets so many bytes aside if they are there.
+    /// Reserves `room` bytes if they are available.
     fn take_room(&self, room: u64) -> Result<Option<u64>, Lost> {
         if self.horizon.has_failed() {
             return Err(Lost);
@@ -138,8 +139,8 @@ impl RedoLog {
         Ok(is_there.then_some(room))
     }
 
-    /// If the head is where it is for a chain or an answer of this volume, and far behind, a newer
-    /// entry has to tell of it.
+    /// If a chain or an answer of this volume holds the head far behind the tail, makes a newer
+    /// entry record it.
     pub(super) fn repeat_what_holds(&self) {
         let journal = &self.shared.journal;
         let (tail, far) = (journal.tail(), journal.capacity() / UNIT / 8);
@@ -158,7 +159,7 @@ impl RedoLog {
 }
 
 impl SharedLog {
-    /// An entry has its place: what was set aside for it is used, or free again.
+    /// An entry has its place: the room reserved for it is used, or free again.
     pub(super) fn use_up(&self, room: u64) {
         self.reserved.set(self.reserved.get() - room);
     }
@@ -167,15 +168,15 @@ impl SharedLog {
         self.running().for_each(|volume| volume.kick_sync());
     }
 
-    /// Whether a task waits for room, and this volume can help: by bringing home what holds the
-    /// head, or, if no volume has anything to bring home, by naming a later one.
+    /// Whether a task waits for room and this volume can help: by writing in place the changes that
+    /// hold the head, or, if no volume has changes to write, by naming a later head.
     pub(super) fn wants_help_of(&self, volume: &RedoLog) -> bool {
         let holds = |volume: &RedoLog| !volume.flights.borrow().is_empty();
         self.wanting.get() && (holds(volume) || !self.running().any(|other| holds(&other)))
     }
 
-    /// Whether the disk of some volume finds no room below, and no other volume brings home what
-    /// holds the head.
+    /// Whether the disk of some volume is full below, and no other volume is writing the changes
+    /// that hold the head in place.
     pub(super) fn is_refused(&self) -> bool {
         self.running().any(|volume| volume.home.data().refusals().is_waiting()) && {
             let head = self.head();
@@ -187,7 +188,7 @@ impl SharedLog {
         }
     }
 
-    /// The same as [`SharedLog::give_room`], where nothing has come home.
+    /// As [`SharedLog::give_room`], after a round that wrote nothing in place.
     pub(super) async fn give_what_is_obsolete(&self) -> Result<(), IoError> {
         if self.wanting.get() {
             self.part_with_stopped().await?;
@@ -195,7 +196,7 @@ impl SharedLog {
         self.note_head().await
     }
 
-    /// A task waits for room: makes durable that what is obsolete may be overwritten.
+    /// If a task waits for room, makes durable that obsolete entries may be overwritten.
     pub(super) async fn give_room(&self) -> Result<(), IoError> {
         if !self.wanting.replace(false) {
             return Ok(());
@@ -205,7 +206,7 @@ impl SharedLog {
         self.note_head().await
     }
 
-    /// Whether an entry with answers of old takes nothing of what has been set aside.
+    /// Whether an entry of rewritten answers leaves all reserved room intact.
     pub(super) fn has_room_for_answers(&self) -> bool {
         self.journal.room().saturating_sub(self.reserved.get()) >= KEPT_BACK
     }

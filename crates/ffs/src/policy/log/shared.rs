@@ -1,4 +1,4 @@
-//! The log itself: what the volumes that write to it have in common. Mostly that is one volume.
+//! The log itself: the state shared by all volumes that write to it. Usually that is one volume.
 //!
 //! ```text
 //!  volume 0   stage --> entry --.
@@ -6,19 +6,19 @@
 //!  volume 1   stage --> entry --'
 //! ```
 //!
-//! Entries of all volumes stand in one circle, in the order in which they were staged, each with
-//! the number of its volume. There is one head: the oldest entry that any of them needs. So the
-//! writer's batches and the room belong to all; flights, chains, answers and the sync belong to
-//! each ([`RedoLog`]).
+//! Entries of all volumes are in one circle, in the order in which they were staged, each with the
+//! number of its volume. There is one head: the oldest entry that any volume needs. So the writer's
+//! batches and the room are shared; each volume has its own flights, chains, answers and sync
+//! ([`RedoLog`]).
 //!
 //! Invariants:
-//! 1. The writer writes one batch at a time, and nothing else gives entries places.
+//! 1. The writer writes one batch at a time, and nothing else places entries.
 //! 2. One slot is written at a time.
-//! 3. A volume that has stopped writes no entry any more, and keeps no other from writing. What it
-//!    holds is held until it has been saved elsewhere.
-//! 4. When the log cannot be written, every volume stops.
+//! 3. A volume that has stopped writes no more entries, and does not keep other volumes from
+//!    writing. Its needed entries are held until they have been saved elsewhere.
+//! 4. If the log cannot be written, every volume stops.
 //!
-//! Not asserted: 1 and 3, of which the writer asserts what it can; 2, which `slots` keeps.
+//! Not asserted: 1 and 3, which the writer asserts in part; 2, which `slots` ensures.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,18 +33,17 @@ use runtime::sync::{Semaphore, Signal};
 use super::{LogOptions, RedoLog};
 use crate::planted::{Bug, is_planted};
 
-/// Makes a device of so many bytes, with nothing in it, on which what a log holds of one volume is
-/// saved for good, until that has been opened again. The first number is that by which the volume
-/// is known, or, if it had the log alone, the epoch that it bears: see
-/// [`saved_under`](crate::logged::saved_under).
+/// Makes an empty device of `size` bytes, to save the entries of one volume durably until it has
+/// been opened again. The first number is the volume's id, or, if it had the log alone, the epoch
+/// that it bears: see [`saved_under`](crate::logged::saved_under).
 pub type Save = Rc<dyn Fn(u64, u64) -> io::Result<Rc<dyn BlockDevice>>>;
 
 /// An entry that is not submitted yet.
 pub(super) struct Waiting {
     pub(super) draft: Draft,
-    /// What was set aside for it.
+    /// Room reserved for it.
     pub(super) room: u64,
-    /// Whether a flush of the volume has to come before it.
+    /// Whether the volume has to be flushed before it.
     pub(super) after_flush: bool,
 }
 
@@ -52,24 +51,24 @@ pub(super) struct Waiting {
 pub struct SharedLog {
     pub(super) journal: Journal,
     pub(super) runtime: Runtime,
-    /// By what the volumes are known, that there are to be.
+    /// Ids of the expected volumes.
     ids: Vec<u64>,
-    /// Where to save what is here of one that has stopped.
+    /// Makes files for the entries of volumes that have stopped.
     save: Option<Save>,
     pub(super) batch_bytes: usize,
     volumes: RefCell<Vec<Weak<RedoLog>>>,
     pub(super) waiting: RefCell<VecDeque<Waiting>>,
-    /// Whose turn it is to tell again what the head is to pass.
+    /// The next volume to rewrite records that the head must pass.
     pub(super) turn: Cell<u16>,
     pub(super) reserved: Cell<u64>,
-    /// One at a time waits for room, in the order of asking.
+    /// Lets one task at a time wait for room, in the order of asking.
     pub(super) queue: Rc<Semaphore>,
     pub(super) wanting: Cell<bool>,
-    /// Times that one has waited for long.
+    /// Number of long waits for room.
     pub(super) long_waits: Cell<u64>,
     pub(super) writing: Cell<bool>,
     slots: Rc<Semaphore>,
-    /// Volumes that were abandoned, and hold what they held.
+    /// Abandoned volumes, which keep holding their entries.
     abandoned: RefCell<Vec<Rc<RedoLog>>>,
     /// Room may have become free, or a volume has stopped.
     pub(super) freed: Signal,
@@ -77,7 +76,7 @@ pub struct SharedLog {
 }
 
 impl SharedLog {
-    /// The log of these volumes, none of which makes use of it yet. Its epoch has begun.
+    /// The log of these volumes, none of which uses it yet. Its epoch has begun.
     pub fn new(
         journal: Journal,
         ids: Vec<u64>,
@@ -106,7 +105,7 @@ impl SharedLog {
         })
     }
 
-    /// The epoch.
+    /// Epoch of the log.
     pub fn epoch(&self) -> u64 {
         self.journal.epoch()
     }
@@ -116,20 +115,20 @@ impl SharedLog {
         self.journal.bear();
     }
 
-    /// The epoch of several volumes is there from now on, with what they have taken over.
+    /// From now on the epoch of several volumes exists, with the records that they have taken over.
     ///
     /// # Errors
-    /// As the log's device.
+    /// I/O errors of the log's device.
     pub async fn found(&self) -> Result<(), IoError> {
         let _alone = self.slots.acquire(1).await;
         self.journal.found(self.head()).await
     }
 
-    /// All volumes bear the epoch that do so at all: from now on the log says so, durably, and
-    /// none of them is believed that bears the one before.
+    /// Every volume that can bear the epoch does. Records this in the log, durably: from now on a
+    /// volume that bears the previous epoch is not believed.
     ///
     /// # Errors
-    /// As the log's device.
+    /// I/O errors of the log's device.
     pub async fn told_bearers(&self) -> Result<(), IoError> {
         let _alone = self.slots.acquire(1).await;
         self.journal.note_head(self.head()).await
@@ -146,14 +145,14 @@ impl SharedLog {
         }
     }
 
-    /// Takes the next volume; gives back its number.
+    /// Adds the next volume and returns its number.
     pub(super) fn join(&self, volume: Weak<RedoLog>) -> u16 {
         let mut volumes = self.volumes.borrow_mut();
         volumes.push(volume);
         volumes.len() as u16 - 1
     }
 
-    /// How many volumes there are.
+    /// Number of volumes.
     pub(super) fn shares(&self) -> u16 {
         self.ids.len() as u16
     }
@@ -162,22 +161,22 @@ impl SharedLog {
         self.this.upgrade().expect("the log lives in an Rc")
     }
 
-    /// The volume of that number, if it is still there.
+    /// The volume with this number, if it exists.
     pub(super) fn volume(&self, number: u16) -> Option<Rc<RedoLog>> {
         self.volumes.borrow().get(usize::from(number)).and_then(Weak::upgrade)
     }
 
-    /// All volumes that are there.
+    /// All existing volumes.
     pub(super) fn volumes(&self) -> impl Iterator<Item = Rc<RedoLog>> {
         (0..self.shares()).filter_map(|number| self.volume(number))
     }
 
-    /// Those that have not stopped.
+    /// Volumes that have not stopped.
     pub(super) fn running(&self) -> impl Iterator<Item = Rc<RedoLog>> {
         self.volumes().filter(|volume| !volume.horizon.has_failed())
     }
 
-    /// Those that have.
+    /// Volumes that have stopped.
     fn stopped(&self) -> impl Iterator<Item = Rc<RedoLog>> {
         self.volumes().filter(|volume| volume.horizon.has_failed())
     }
@@ -188,21 +187,22 @@ impl SharedLog {
         all.filter_map(|volume| volume.head()).min()
     }
 
-    /// Bytes from there to the tail.
+    /// Bytes from `head` to the tail.
     pub(super) fn bytes_since(&self, head: Option<u64>) -> u64 {
         let tail = self.journal.tail();
         (tail - head.unwrap_or(tail)) * journal::format::UNIT
     }
 
-    /// Saves what is here of volumes that have stopped, so that they hold the head no more. Where
-    /// that is not possible they hold it on, and the others wait for room in the end.
+    /// Saves the entries of stopped volumes, so that these no longer hold the head. If that is not
+    /// possible they keep holding it, and the other volumes eventually wait for room.
     pub(super) async fn part_with_stopped(&self) -> Result<(), IoError> {
         let save = self.save.as_ref().filter(|_| !is_planted(Bug::HeldUp));
         let Some(save) = save else { return Ok(()) };
         let _alone = self.slots.acquire(1).await;
         for volume in self.stopped() {
             let Some(head) = volume.head() else { continue };
-            // Rare, and the volume has stopped anyway: the file may be made while all wait.
+            // Rare, and the volume has stopped anyway: blocking all tasks while the file is made is
+            // fine.
             let made = save(self.ids[usize::from(volume.number)], self.journal.part_size(head));
             let Ok(to) = made else { continue };
             match self.journal.part(volume.number, head, &*to).await {
@@ -214,7 +214,7 @@ impl SharedLog {
         Ok(())
     }
 
-    /// Whether the head is where it is for a volume that has stopped.
+    /// Whether a volume that has stopped holds the head.
     pub(super) fn is_held_by_who_stopped(&self) -> bool {
         let head = self.head();
         head.is_some() && self.stopped().any(|volume| volume.head() == head)
@@ -231,12 +231,12 @@ impl SharedLog {
         }
     }
 
-    /// No caller will use a volume that has stopped, which holds what it holds all the same.
+    /// No caller will use the stopped volume, which still holds its entries.
     pub(super) fn keep(&self, volume: Rc<RedoLog>) {
         self.abandoned.borrow_mut().push(volume);
     }
 
-    /// A volume has stopped: its entries go nowhere (invariant 3).
+    /// A volume has stopped: its entries are dropped (invariant 3).
     pub(super) fn leave(&self, number: u16) {
         let mut waiting = self.waiting.borrow_mut();
         waiting.retain(|entry| {
@@ -249,7 +249,7 @@ impl SharedLog {
         self.freed.notify();
     }
 
-    /// The log cannot be written.
+    /// The log cannot be written: stops all volumes.
     pub(super) fn stop(&self) {
         self.volumes().for_each(|volume| volume.stop());
         assert!(self.running().next().is_none(), "invariant 4: every volume stops");

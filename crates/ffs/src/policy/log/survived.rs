@@ -1,12 +1,12 @@
-//! What comes back of a log beside changes.
+//! State other than changes that recovery takes from a log.
 
 use vfs::{LoggedReply, Repetitions};
 
-/// What a log remembers beside changes.
+/// Answers and counters that a log remembers.
 #[derive(Clone, Debug, Default)]
 pub struct Survived {
     /// Answers, oldest first.
     pub remembered: Vec<LoggedReply>,
-    /// How many calls were repetitions.
+    /// Numbers of repeated calls.
     pub repetitions: Repetitions,
 }

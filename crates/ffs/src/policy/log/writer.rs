@@ -1,4 +1,4 @@
-//! The writer: entries go out in batches, as many as wait, one write at a time.
+//! The writer: all waiting entries go out in batches, one write at a time.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -24,7 +24,7 @@ impl SharedLog {
         }
     }
 
-    /// Batches until nothing is due.
+    /// Writes batches until nothing is due.
     async fn write_on(&self) {
         while self.is_wanted() {
             if self.write_batch().await.is_err() {
@@ -34,7 +34,7 @@ impl SharedLog {
         assert!(self.writing.replace(false), "there is one writer");
         let waiting = self.waiting.borrow().iter().map(|entry| entry.room).sum::<u64>();
         assert_eq!(self.reserved.get(), waiting, "what is set aside is for what waits");
-        // A task that waits for the writer need not have been waiting for a batch.
+        // A task that waits for the writer was not necessarily waiting for a batch.
         if !is_planted(Bug::SilentWriter) {
             self.volumes().for_each(|volume| volume.horizon.wake());
         }
@@ -66,8 +66,8 @@ impl SharedLog {
         Ok(())
     }
 
-    /// If the first entry waits for a flush of its volume: that volume, and all others of which
-    /// an entry waits for one, so that those do not cut the batch short.
+    /// If the first entry waits for a flush of its volume: that volume, and all others with an
+    /// entry that waits for a flush, so that those do not cut the batch short.
     fn to_flush_first(&self) -> Vec<Rc<RedoLog>> {
         let waiting = self.waiting.borrow();
         let wants = |entry: &Waiting| {
@@ -82,8 +82,8 @@ impl SharedLog {
         numbers.into_iter().filter_map(|number| self.volume(number)).collect()
     }
 
-    /// What goes out now: everything that waits, up to a limit, up to what a batch may take of the
-    /// circle, and up to the first entry whose payload is not flushed.
+    /// The entries that go out now: all waiting ones, up to a size limit, up to the part of the
+    /// circle that a batch may take, and up to the first entry whose payload is not flushed.
     fn next_batch(&self) -> Vec<Draft> {
         let mut batch = Vec::new();
         let mut size = 0;
@@ -112,7 +112,8 @@ impl SharedLog {
         batch
     }
 
-    /// An entry of one volume, each in its turn, that tells again what the head is to pass.
+    /// An entry of one volume, in round-robin order, that rewrites records which the head must
+    /// pass.
     fn told_again(&self) -> Option<Draft> {
         let (first, count) = (self.turn.get(), self.shares());
         let mut turns = (0..count).map(|step| (first + step) % count);
@@ -125,14 +126,14 @@ impl SharedLog {
 }
 
 impl RedoLog {
-    /// What is staged goes out now.
+    /// Makes all staged Updates go out now.
     pub(super) fn commit_soon(&self) {
         self.due.set(self.next.get() - 1);
         self.shared.kick_writer();
     }
 
-    /// The same when a task asks for it, which is `sequence` or what comes after it, and before
-    /// long in any case.
+    /// Makes staged Updates go out when a task asks for `sequence` or a later one, and soon in any
+    /// case.
     pub(super) fn batch_later(&self, sequence: Sequence) {
         if self.waits.replace(true) {
             return;
@@ -154,12 +155,12 @@ impl RedoLog {
         self.shared.runtime.tasks.spawn(wait.boxed_local());
     }
 
-    /// Whether an entry waits that is not to wait for others.
+    /// Whether there is an entry that does not wait for others.
     fn is_due(&self) -> bool {
         self.due.get() > self.horizon.through().0
     }
 
-    /// Payload before entries (invariant 2).
+    /// Flushes payload, which comes before entries (invariant 2).
     async fn flush_payload(&self) {
         let covered = self.next.get(); // payload of everything staged so far has been written
         if self.home.flush().await.is_err() {
@@ -169,7 +170,7 @@ impl RedoLog {
         self.flushed.set(covered);
     }
 
-    /// A batch is durable that holds Updates of this volume up to `last`, or none for 0.
+    /// A batch with Updates of this volume up to `last`, or none for 0, is durable.
     fn commit(&self, last: u64) {
         if self.horizon.has_failed() {
             return; // its disk failed while the batch was written
@@ -188,11 +189,11 @@ impl RedoLog {
         waiting.after_flush && waiting.draft.sequence >= self.flushed.get()
     }
 
-    /// An entry that tells again what the head is to pass: the oldest answers, if they lie far
+    /// An entry that rewrites records which the head must pass: the oldest answers, if they lie far
     /// behind, and all chains that have not ended.
     fn repeat(&self) -> Option<Draft> {
         let mut records = Vec::new();
-        // What is inherited was bounded by the room, of which nothing is set aside yet.
+        // Inherited answers were bounded by the room, none of which is reserved yet.
         if self.shared.has_room_for_answers() || self.memory.borrow().is_inheriting() {
             let head = self.head_of_changes();
             records = self.memory.borrow_mut().lagging(self.shared.journal.tail(), head);
@@ -218,7 +219,7 @@ impl RedoLog {
         self.memory.borrow_mut().moved(recno);
     }
 
-    /// The entry of an Update, or for 0 of what was told again, has its place.
+    /// The entry of an Update has its place; for 0, the entry of rewritten records.
     fn note_place(&self, sequence: u64, recno: u64) {
         if sequence == 0 {
             return self.note_repeated(recno);
@@ -236,8 +237,8 @@ impl RedoLog {
         self.memory.borrow_mut().placed(sequence, recno);
     }
 
-    /// Chains whose last Update is durable hold nothing any more, and those whose first one is do
-    /// not hold what told of them before.
+    /// Drops chains whose last Update is durable. Chains whose first Update is durable release
+    /// their earlier record.
     fn forget_chains(&self, durable: u64) {
         self.chains.borrow_mut().retain(|_, active| {
             active.before = active.before.filter(|_| active.begins > durable);
@@ -272,7 +273,7 @@ mod tests {
         log
     }
 
-    /// Volumes with one log.
+    /// Volumes that share one log.
     async fn logs_on<const N: usize>(executor: &Executor, cache_bytes: usize) -> [Rc<RedoLog>; N] {
         let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
         let log = Disk::new(executor, Image::zeroed(2 << 20));
@@ -288,7 +289,7 @@ mod tests {
         logs.try_into().ok().expect("so many were made")
     }
 
-    /// What a task is told that waits for the writer when nothing is staged.
+    /// The result of a task that waits for the writer when nothing is staged.
     fn wait() -> Option<Result<(), vfs::Lost>> {
         let executor = Executor::new(1);
         let log = executor.block_on(log_on(&executor, PLENTY));
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(wait(), Some(Ok(())), "nobody waits for ever");
     }
 
-    /// How many bytes of data are delayed when the log carries no 4 KiB more.
+    /// Bytes of data that are delayed when the log takes no 4 KiB more.
     fn carried(cache_bytes: usize) -> (u64, Rc<RedoLog>) {
         let executor = Executor::new(1);
         let log = executor.block_on(log_on(&executor, cache_bytes));
@@ -424,8 +425,8 @@ mod tests {
         });
     }
 
-    /// How many of 60 Updates come while the writer does not, of which the log has room for all;
-    /// whether the next one comes when it does.
+    /// The number of 60 Updates that are admitted while the writer does not run, though the log has
+    /// room for all; and whether the next one is admitted when it runs.
     fn staged_without_the_writer() -> (usize, bool) {
         let executor = Executor::new(1);
         executor.block_on(async {

@@ -1,11 +1,11 @@
-//! Changes that take each other back, and are not made.
+//! Changes that cancel each other, and are not made.
 //!
-//! A name that comes and goes before any write takes it along is cancelled, and so is one that goes
+//! A name that comes and goes before any write includes it is cancelled, and so is one that goes
 //! and comes back. When the last name of a file is cancelled, the rest may be too: the inode, and
-//! the bits that it took and gave back. Nothing of it may have been taken along by a write.
+//! the bits that it took and freed. No write may have included any part of it.
 //!
-//! Invariant: what is cancelled, no write has taken along, and no name of the file may come to the
-//! disk. Not asserted: it is the condition.
+//! Invariant: no write has included a cancelled change, and no name of the file may reach the disk.
+//! Not asserted: it is the condition.
 
 use vfs::Sequence;
 
@@ -17,14 +17,15 @@ use crate::policy::in_place::Pending;
 use crate::policy::{Staged, StagedUpdate};
 
 impl Dependencies {
-    /// Cancels what an Update takes back, and notes whose entries it changes again.
+    /// Cancels changes that an Update reverses, and notes earlier Updates of the entries that it
+    /// changes.
     pub(super) fn cancel(&self, own: Sequence, update: &StagedUpdate, flight: &mut Flight) {
         if self.horizon.has_asked() {
             self.note_asked();
         }
         for item in &update.items {
             let _ = match item.intent {
-                // The name was away while its file had another one, by an Update that counts both.
+                // The name was gone while its file had another one, by an Update that counts both.
                 Intent::EntryAdded => {
                     let counts_at_once = !flight.waits_to_prepare();
                     self.cancel_entry(own, item, flight, |_, before| {
@@ -36,7 +37,7 @@ impl Dependencies {
                 _ => None,
             };
         }
-        // Only now is it known whose entries come before those that it adds.
+        // Only now are the earlier Updates known that changed the entries which it adds.
         for item in update.items.iter().filter(|item| item.intent == Intent::EntryDropped) {
             let needs = self.flights.borrow().needs_below(flight, DESTRUCTIVE);
             let (pinned, moves_directory) = (self.pinned.get(), flight.has_moved_directory);
@@ -62,13 +63,13 @@ impl Dependencies {
         }
     }
 
-    /// Whether intents need what the disk shows of an Update: then nothing of it is cancelled.
+    /// Whether intents need the evidence of an Update: then no part of it is cancelled.
     fn is_evidence(&self, sequence: u64) -> bool {
         self.intents.as_ref().is_some_and(|intents| intents.is_evidence(sequence))
     }
 
-    /// Cancels what an item takes back of an earlier Update that `may` do without, and says which
-    /// that is; else notes whose entry it changes again.
+    /// Cancels the change of an earlier Update that `may` do without it, if the item reverses it,
+    /// and returns that Update; else notes the earlier Update of the entry.
     fn cancel_entry(
         &self,
         own: Sequence,
@@ -106,8 +107,8 @@ impl Dependencies {
         Some(before.0)
     }
 
-    /// An Update ends a file of which all names were cancelled. If no write has taken anything of
-    /// it along, neither that it began nor that it ended is written; says whether that is so.
+    /// An Update ends a file whose names were all cancelled. If no write has included any part of
+    /// the file, neither its beginning nor its end is written; returns whether that is so.
     pub(super) fn forget_file(
         &self,
         own: Sequence,
@@ -142,7 +143,7 @@ impl Dependencies {
                 self.counters.count_cancelled();
             }
         }
-        // What it waited for of this inode is not there any more.
+        // The things of this inode that it waited for no longer exist.
         flight.waits.retain(|wait| wait.until != Until::Dropped);
         self.facts.borrow_mut().forget_inode(ino);
         true

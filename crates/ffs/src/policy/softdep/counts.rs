@@ -1,10 +1,10 @@
-//! What soft updates have done since the volume was opened, for whoever looks after it.
+//! Counters of soft updates since the volume was opened, for administrators.
 //!
-//! A write is one of a block of metadata, or of a piece of payload. It is *sync* if a reply, a
-//! COMMIT or a stop waits for it, and *async* if memory or age alone wanted it. Payload that left
-//! memory to make room counts as async, though the WRITE that needs the room may wait meanwhile.
+//! A write is one of a metadata block, or of a piece of payload. It is *sync* if a reply, a COMMIT
+//! or a stop waits for it, and *async* if only memory pressure or age caused it. Payload written to
+//! free memory counts as async, though the WRITE that needs the room may wait meanwhile.
 //!
-//! Counters are cells of the thread that serves: to read them holds up nobody.
+//! Counters are cells of the serving thread: reading them blocks no task.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ pub(super) struct Counters {
     flushes: Cell<u64>,
     rollbacks: Cell<u64>,
     cancelled: Cell<u64>,
-    /// Updates in flight that somebody waits for.
+    /// Updates in flight that a caller waits for.
     awaited: RefCell<BTreeSet<u64>>,
 }
 
@@ -28,22 +28,22 @@ fn add(counter: &Cell<u64>, more: u64) {
 }
 
 impl Counters {
-    /// Somebody waits for this one; whether that is new.
+    /// Notes that a caller waits for this Update; returns whether that is new.
     pub(super) fn note_awaited(&self, sequence: u64) -> bool {
         self.awaited.borrow_mut().insert(sequence)
     }
 
-    /// Whether somebody waits for this one.
+    /// Whether a caller waits for this Update.
     pub(super) fn is_awaited(&self, sequence: u64) -> bool {
         self.awaited.borrow().contains(&sequence)
     }
 
-    /// Whether somebody waits for any.
+    /// Whether a caller waits for any Update.
     pub(super) fn has_awaited(&self) -> bool {
         !self.awaited.borrow().is_empty()
     }
 
-    /// This one is durable.
+    /// The Update is durable.
     pub(super) fn forget(&self, sequence: u64) {
         self.awaited.borrow_mut().remove(&sequence);
     }
@@ -54,7 +54,7 @@ impl Counters {
         add(counter, pieces as u64);
     }
 
-    /// A block of metadata is written; whether something is undone in the copy.
+    /// A metadata block is written; `is_rolled_back` if a change is undone in the copy.
     pub(super) fn count_write(&self, is_rolled_back: bool, is_awaited: bool) {
         add(if is_awaited { &self.sync_writes } else { &self.async_writes }, 1);
         add(&self.rollbacks, u64::from(is_rolled_back));
@@ -65,12 +65,12 @@ impl Counters {
         add(&self.flushes, 1);
     }
 
-    /// Two changes that take each other back were not made.
+    /// Two changes that cancel each other were not made.
     pub(super) fn count_cancelled(&self) {
         add(&self.cancelled, 2);
     }
 
-    /// What they say; what is in flight is not known here.
+    /// The counters; the state of Updates in flight is not known here.
     pub(super) fn read(&self) -> SoftUpdatesCounts {
         SoftUpdatesCounts {
             sync_writes: self.sync_writes.get(),

@@ -1,9 +1,9 @@
-//! What Updates in flight have done to names, inodes and directories, as far as a later one may
-//! have to wait for it.
+//! Effects of Updates in flight on names, inodes and directories, as far as a later Update may have
+//! to wait for them.
 //!
-//! Invariant: a fact is known from when its Update is staged until that is durable.
+//! Invariant: a fact is known from the staging of its Update until that Update is durable.
 //!
-//! Not asserted, since the table that says which Updates are in flight is not here.
+//! Not asserted, since the table of Updates in flight is not here.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,25 +21,25 @@ use crate::planted::{Bug, is_planted};
 use crate::policy::in_place::Pending;
 use crate::policy::{Staged, StagedUpdate};
 
-/// The rank of links that are added.
+/// The rank of added links.
 const LINKING: usize = 1;
 
-/// What an Update in flight has done.
+/// An effect of an Update in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fact {
-    /// It added a name of this inode.
+    /// Added a name of this inode.
     Named(u64),
     /// This inode begins with it.
     Begun(u64),
-    /// This directory became longer, or moved.
+    /// This directory grew, or moved.
     Grown(u64),
-    /// Something was moved out of this directory.
+    /// An entry was moved out of this directory.
     MovedOut(u64),
     /// This inode lost a name.
     Dropped(u64),
 }
 
-/// The block and the byte at which an entry begins.
+/// Block address and byte offset of an entry.
 type Place = (u64, usize);
 
 /// The facts of one Update, and the entries in which it added names.
@@ -47,29 +47,29 @@ type Place = (u64, usize);
 pub(super) struct Names {
     facts: Vec<Fact>,
     places: Vec<Place>,
-    /// Of which inodes it adds names that were not cancelled.
+    /// Inodes to which it adds names that were not cancelled.
     adding: Vec<u64>,
 }
 
 impl Names {
-    /// Whether it added a name of this inode.
+    /// Whether the Update added a name of this inode.
     pub(super) fn has_named(&self, ino: u64) -> bool {
         self.facts.contains(&Fact::Named(ino))
     }
 }
 
-/// See the module's prose. Each has the Updates in their order.
+/// See the module's prose. Each list has the Updates in order.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// Updates that added names which still stand.
+    /// Updates that added names which still exist.
     named: Table,
-    /// Which Update added the name that stands in an entry, and of what.
+    /// The Update that added the current name of an entry, and the named inode.
     standing: BTreeMap<Place, (u64, u64)>,
     begun: Table,
     grown: Table,
     moved_out: Table,
     dropped: Table,
-    /// How many names of an inode are being added that were not cancelled.
+    /// Number of uncancelled names that are being added, by inode.
     adding: BTreeMap<u64, u32>,
 }
 
@@ -128,7 +128,7 @@ impl Facts {
         names.adding.iter().for_each(|&ino| self.add_one_less(ino));
     }
 
-    /// A name of an inode that an Update adds was cancelled.
+    /// A name that an Update adds to an inode was cancelled.
     pub(super) fn cancel_name(&mut self, names: &mut Names, ino: u64) {
         if let Some(at) = names.adding.iter().position(|&one| one == ino) {
             names.adding.swap_remove(at);
@@ -145,18 +145,18 @@ impl Facts {
         }
     }
 
-    /// A file has left no trace: nothing waits for what became of its inode.
+    /// A file has left no trace: no Update waits for changes of its inode.
     pub(super) fn forget_inode(&mut self, ino: u64) {
         self.begun.0.remove(&ino);
         self.dropped.0.remove(&ino);
     }
 
-    /// Whether a name of an inode is being added, by an Update that is not durable.
+    /// Whether an Update that is not durable adds a name of this inode.
     pub(super) fn adds_name(&self, ino: u64) -> bool {
         self.adding.contains_key(&ino)
     }
 
-    /// Says what an Update waits for, and takes note of what it does.
+    /// Adds the waits of an Update, and notes its facts.
     pub(super) fn note(&mut self, sequence: u64, update: &StagedUpdate, flight: &mut Flight) {
         let adds_name = update.items.iter().any(|item| added(item).is_some());
         for item in &update.items {
@@ -215,7 +215,7 @@ impl Facts {
                 let waits = self.dropped.of(ino).iter().map(|&on| Wait { from, on, until });
                 flight.waits.extend(waits);
             }
-            // While what drops links is undone in a copy, the count there is higher.
+            // While a dropped link is undone in a copy, the count there is higher.
             Intent::LinkAdded
                 if links(item) + drops(update, ino) + self.dropped.of(ino).len()
                     > MAX_LINKS as usize =>
@@ -228,7 +228,7 @@ impl Facts {
         }
     }
 
-    /// A name does not stand any more: it is none of those that its file keeps.
+    /// A name is gone: it is no longer one that its file keeps.
     fn note_fallen(&mut self, item: &Staged) {
         let fallen = place_of(item).and_then(|place| self.standing.remove(&place));
         if let Some((by, of)) = fallen {
@@ -244,13 +244,13 @@ impl Facts {
         if !is_planted(Bug::LooseNames) {
             flight.hangs_on.extend(self.named.last(directory));
         }
-        // What makes a directory longer hangs on what did so before.
+        // A change that makes a directory longer hangs on the previous one.
         flight.hangs_on.extend(self.grown.last(directory));
         flight.names.facts.push(Fact::Named(target));
     }
 
-    /// A name of `gone` goes from `directory`, or names something else; the Update may add a name
-    /// besides, and the file may keep names that were added by others.
+    /// A name of `gone` goes from `directory`, or is retargeted. The Update may also add a name,
+    /// and the file may keep names that other Updates added.
     fn note_taken_away(
         &self,
         (directory, gone): (u64, u64),
@@ -267,7 +267,7 @@ impl Facts {
             flight.waits.extend(self.moved_out.of(gone).iter().map(hung));
             flight.hangs_on.extend(self.moved_out.of(gone));
         }
-        // The drop shows when the directory shows the place in which it happened.
+        // The drop is visible when the directory covers the entry.
         let grown = self.grown.last(directory);
         let shown = |on| Wait { from: BEHIND_NAMES, on, until: Until::Hung };
         if !is_planted(Bug::UnshownDrops) {
@@ -281,12 +281,12 @@ impl Facts {
     }
 }
 
-/// Where the entry is that this changes.
+/// The entry that the item changes.
 fn place_of(item: &Staged) -> Option<Place> {
     item.entry_place().map(|(buffer, offset)| (buffer.address(), offset))
 }
 
-/// The directory and the inode of a name that this adds.
+/// The directory and the inode of a name that the item adds.
 pub(super) fn added(item: &Staged) -> Option<(u64, u64)> {
     match (item.intent, item.subject) {
         (
@@ -297,13 +297,13 @@ pub(super) fn added(item: &Staged) -> Option<(u64, u64)> {
     }
 }
 
-/// Whether an entry names something that is no directory.
+/// Whether an entry names an object other than a directory.
 pub(super) fn is_file(item: &Staged) -> bool {
     let kind = |(buffer, offset): (&Rc<Buffer>, _)| buffer.read(|image| entry_at(image, offset).1);
     item.entry_place().map(kind).is_some_and(|kind| kind != kind_bits(FileKind::Directory))
 }
 
-/// The directory and the inode of a name that this takes away.
+/// The directory and the inode of a name that the item removes.
 fn taken_away(item: &Staged) -> Option<(u64, u64)> {
     match (item.intent, item.subject) {
         (Intent::EntryDropped | Intent::EntryRetargeted, Subject::Entry { directory, .. }) => {
@@ -313,7 +313,7 @@ fn taken_away(item: &Staged) -> Option<(u64, u64)> {
     }
 }
 
-/// The inode of the file that an Update ends, all at once.
+/// The inode of a file that the Update frees in one step.
 pub(super) fn ended(update: &StagedUpdate) -> Option<u64> {
     update.items.iter().find_map(|item| match (item.intent, item.subject, &item.change) {
         (Intent::SizeCleared, Subject::Inode { ino }, Some((buffer, Extent::Bytes(bytes)))) => {
@@ -323,8 +323,8 @@ pub(super) fn ended(update: &StagedUpdate) -> Option<u64> {
     })
 }
 
-/// What an Update changes that ends a file, besides names and attributes of others: by address the
-/// buffers, with ranges of bits.
+/// Fields that an Update changes which ends a file, except names and attributes of other files:
+/// buffers by address, with ranges of bits.
 pub(super) fn fields_of(
     update: &StagedUpdate,
     ended: u64,
@@ -349,7 +349,7 @@ pub(super) fn fields_of(
     all
 }
 
-/// The links that an inode has, which an item changes.
+/// The link count of an inode that the item changes.
 fn links(item: &Staged) -> usize {
     match &item.change {
         Some((buffer, Extent::Bytes(bytes))) => {
@@ -360,21 +360,21 @@ fn links(item: &Staged) -> usize {
     }
 }
 
-/// How many links of an inode an Update drops.
+/// Number of links of an inode that the Update drops.
 fn drops(update: &StagedUpdate, ino: u64) -> usize {
     let subject = Subject::Inode { ino };
     let dropped = |item: &&Staged| item.intent == Intent::LinkDropped && item.subject == subject;
     update.items.iter().filter(dropped).count()
 }
 
-/// The links that an inode has after an Update, if that changes it.
+/// The link count of an inode after an Update, if the Update changes it.
 fn links_after(update: &StagedUpdate, ino: u64) -> Option<usize> {
     let mut about = update.items.iter().filter(|item| item.subject == Subject::Inode { ino });
     about.next().map(links)
 }
 
 impl Flight {
-    /// All of it waits for these.
+    /// The whole Update waits for these.
     pub(super) fn rest_on(&mut self, changes: &Depends) {
         if is_planted(Bug::LooseUpdates) {
             return;
@@ -387,7 +387,7 @@ impl Flight {
         self.waits.extend(each.map(|on| Wait { from: 0, on: on.0, until: Until::Done }));
     }
 
-    /// A run of a directory moves when all that changed it is durable.
+    /// A directory run moves when all Updates that changed it are durable.
     pub(super) fn come_after(&mut self, own: Sequence, update: &StagedUpdate) {
         for run in update.moved.iter().filter(|_| !is_planted(Bug::LooseRuns)) {
             let others = run.sequences().into_iter().filter(|&on| on != own);
@@ -395,7 +395,7 @@ impl Flight {
         }
     }
 
-    /// Bits of metadata are given back when all that changed it is durable.
+    /// Freed bits of metadata land when all Updates that changed it are durable.
     pub(super) fn outlive(&mut self, own: Sequence, update: &StagedUpdate, pending: &Pending) {
         for &(address, count) in &update.freed {
             for (_, buffer) in pending.range(address..address + count) {

@@ -1,15 +1,14 @@
-//! Which Updates in flight hang, have dropped their names, or are durable: found by looking at
-//! those alone whose state may have changed, so that a round costs what it moves and not what is
-//! pending.
+//! Finds the Updates in flight that hang, have dropped their names, or are durable. Only Updates
+//! whose state may have changed are looked at, so that the cost of a round depends on its changes
+//! and not on the number of pending Updates.
 //!
 //! An Update is *touched* when it is staged, when an item of it lands or is cancelled, and when the
-//! state of one on which it depends changes. Each state is reached once, so an Update touches those
-//! that watch it a bounded number of times.
+//! state of one of its dependencies changes. Each state is reached once, so an Update touches its
+//! watchers a bounded number of times.
 //!
 //! Invariants:
-//! 1. An Update that is not touched is in no state that its items and its waits do not give it, and
-//!    in each that they do.
-//! 2. `through` has each wait for all Updates up to one that is not met, and `payload` each Update
+//! 1. An untouched Update is in exactly the states that its items and its waits give it.
+//! 2. `through` has each unmet wait for all Updates up to some sequence, and `payload` each Update
 //!    that waits for a flush of its payload.
 
 use std::collections::BTreeSet;
@@ -17,20 +16,20 @@ use std::collections::BTreeSet;
 use super::{BEHIND_NAMES, DESTRUCTIVE, Flight, Flights, REVEALING, Until, first_unseen};
 use crate::planted::{Bug, is_planted};
 
-/// So many Updates in flight at most are all looked at, to assert invariant 1.
+/// Maximum number of Updates in flight for which all are checked to assert invariant 1.
 const MOST_ASSERTED: usize = 64;
 
 /// The Updates whose state may have changed.
 #[derive(Default)]
 pub(super) struct Work {
-    /// Those to look at.
+    /// Updates to look at.
     touched: BTreeSet<u64>,
-    /// Those looked at since it was last found which are durable.
+    /// Updates looked at since durable ones were last taken out.
     looked_at: BTreeSet<u64>,
-    /// Waits for all Updates up to the first of these, by the second.
+    /// Pairs: the second Update waits for all Updates up to the first.
     through: BTreeSet<(u64, u64)>,
     payload: BTreeSet<u64>,
-    /// How many Updates were looked at in all.
+    /// Total number of Updates looked at.
     steps: u64,
 }
 
@@ -41,13 +40,13 @@ impl Flight {
 }
 
 impl Flights {
-    /// How many Updates were looked at since the start.
+    /// Number of Updates looked at since the start.
     #[cfg(test)]
     pub(super) fn steps(&self) -> u64 {
         self.1.steps
     }
 
-    /// An Update is in flight.
+    /// Adds an Update to those in flight.
     pub(super) fn insert(&mut self, flight: Flight) {
         let sequence = flight.sequence;
         let ons: BTreeSet<u64> = flight
@@ -70,7 +69,7 @@ impl Flights {
         self.0.insert(sequence, flight);
     }
 
-    /// Something of an Update was cancelled, so that it and those that watch it are looked at.
+    /// Part of an Update was cancelled: touches it and its watchers.
     pub(super) fn touch(&mut self, sequence: u64) {
         self.1.touched.insert(sequence);
         if let Some(flight) = self.0.get(&sequence) {
@@ -89,7 +88,7 @@ impl Flights {
         }
     }
 
-    /// The payload of all Updates before one is durable; whether there was any.
+    /// The payload of all Updates before `covered` is durable; returns whether there was any.
     pub(super) fn payload_lands(&mut self, covered: u64) -> bool {
         let later = self.1.payload.split_off(&covered);
         let landed = std::mem::replace(&mut self.1.payload, later);
@@ -100,7 +99,7 @@ impl Flights {
         !landed.is_empty()
     }
 
-    /// Touches what waited for all Updates up to one that is durable now.
+    /// Touches Updates that waited for all up to one that is durable now.
     fn touch_met_through(&mut self) {
         let first = self.0.first_key_value().map_or(u64::MAX, |(&first, _)| first);
         let open = self.1.through.split_off(&(first, 0));
@@ -113,15 +112,15 @@ impl Flights {
         flight.is_seen() && flight.hangs_on.iter().all(hangs)
     }
 
-    /// Whether the names that it takes away are gone, and their directories show that: an Update
-    /// waits for that with what comes behind names.
+    /// Whether the names that the Update removes are gone, and their directories show that: it
+    /// waits for this with the ranks behind names.
     fn has_dropped(&self, flight: &Flight) -> bool {
         let waits = flight.waits.iter().filter(|wait| wait.from <= BEHIND_NAMES);
         let mut waits = waits.filter(|_| !is_planted(Bug::UnseenDrops));
         flight.current() >= BEHIND_NAMES && waits.all(|wait| self.is_met(wait))
     }
 
-    /// Notes what hangs now, if that is asked, and whose names are gone.
+    /// Notes which Updates hang now, if `finds_hung`, and whose names are gone.
     pub(super) fn settle(&mut self, finds_hung: bool) {
         self.touch_met_through();
         if is_planted(Bug::WholeRounds) {
@@ -151,7 +150,7 @@ impl Flights {
         debug_assert!(self.is_noted(), "invariant 2: what is waited for is noted");
     }
 
-    /// Whether each wait that is not met, and each payload that is not durable, is noted.
+    /// Whether each unmet wait, and each payload that is not durable, is noted.
     fn is_noted(&self) -> bool {
         let is_noted = |flight: &Flight| {
             let waits = flight.waits.iter().filter(|wait| wait.until == Until::DoneThrough);
@@ -170,7 +169,7 @@ impl Flights {
         self.0.len() > MOST_ASSERTED || self.0.values().all(is_settled)
     }
 
-    /// Notes what hangs now, and takes out the Updates that are durable.
+    /// Notes which Updates hang now, and takes out the durable ones.
     pub(super) fn take_done(&mut self) -> Vec<(u64, Flight)> {
         self.settle(true);
         let is_done = |flight: &Flight| flight.is_landed() && flight.is_hung;
@@ -187,8 +186,8 @@ impl Flights {
         taken
     }
 
-    /// Notes of which Updates callers may be told that they are durable, and gives these: the rest
-    /// of one is bits that it gives back, which may land whenever and show nowhere.
+    /// Marks and returns the Updates that callers may be told are durable: the rest of each is
+    /// freed bits, which may land at any time and are not visible anywhere.
     pub(super) fn find_told(&mut self) -> Vec<u64> {
         let may_be_told = |flight: &Flight| {
             let is_over = flight.is_hung && flight.only_gives_back();
@@ -225,7 +224,7 @@ mod tests {
         flight
     }
 
-    /// Updates looked at while one of so many lands that are pending.
+    /// Updates looked at while one of `pending` Updates lands.
     fn steps_of_one(pending: u64) -> u64 {
         let mut flights = Flights::default();
         for sequence in 1..=pending {

@@ -1,4 +1,4 @@
-//! Volumes that share a log, and one of them is not there, or cannot go on.
+//! Volumes that share a log, one of which is absent or has stopped.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use vfs::{CallKey, FileSystem, Requester, SetAttributes};
 use super::sharing::{Estate, all, make};
 use super::volume::{Volume, name};
 
-/// A call that is to be remembered for as long as the key is held.
+/// Makes a call that must be remembered for as long as the key is held.
 async fn remembered(volume: &Volume, number: u8) -> Rc<CallKey> {
     let key = Rc::new(CallKey::new(&[1, number]).expect("two bytes"));
     let requester = Requester { call: Some(key.clone()), ..Requester::root() };
@@ -21,11 +21,11 @@ async fn remembered(volume: &Volume, number: u8) -> Rc<CallKey> {
     key
 }
 
-/// A volume comes back with what was saved for it while the other one is not there, and the power
-/// goes at any moment of that: the other one has all that it told.
+/// A volume is recovered from its saved log while the other one is absent, and power fails at any
+/// moment: the other one has everything that was acknowledged.
 ///
 /// # Errors
-/// What was not as it was told.
+/// The first state that differs from the acknowledged one.
 pub(crate) fn saved_and_absent(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let mut estate = Estate::new();
@@ -71,11 +71,11 @@ pub(crate) fn saved_and_absent(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A volume stops, and what the log has of it can be saved nowhere, so that the other fills the log
-/// and waits; yet both come back, with answers that are to be remembered.
+/// A volume stops, and its part of the log cannot be saved anywhere, so that the other volume fills
+/// the log and waits. Both come back, with their remembered answers.
 ///
 /// # Errors
-/// What was not as it was told.
+/// The first state that differs from the acknowledged one.
 pub(crate) fn full_and_nowhere_to_save(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let mut estate = Estate::new();

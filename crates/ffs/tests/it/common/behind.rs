@@ -43,12 +43,12 @@ pub(crate) async fn new_volume(runtime: Runtime, disks: &Pair<Rc<Disk>>) -> (Vol
     opened(runtime, disks).await
 }
 
-/// What call number `index` writes to a file.
+/// The bytes that call number `index` writes to a file.
 pub(crate) fn content(file: usize, index: usize) -> Vec<u8> {
     vec![1 + (file * 101 + index) as u8 % 251; CALL]
 }
 
-/// Writes to a file UNSTABLE, call after call; returns the most that waited in memory.
+/// Writes to a file UNSTABLE, call after call; returns the maximum size that waited in memory.
 pub(crate) async fn write_on(
     volume: &Volume,
     engine: &Files,
@@ -65,8 +65,8 @@ pub(crate) async fn write_on(
     most
 }
 
-/// Writes two files, of which the first lands in the background as a whole; commits that; cuts the
-/// power. Says whether what was committed is there afterwards.
+/// Writes two files, the first of which lands in the background as a whole; commits that one; cuts
+/// the power. Checks that the committed data is there afterwards.
 pub(crate) fn survives(seed: u64, has_log: bool) -> Result<(), String> {
     const CALLS: usize = 2;
     let executor = Executor::new(seed);
@@ -102,8 +102,8 @@ pub(crate) fn survives(seed: u64, has_log: bool) -> Result<(), String> {
     })
 }
 
-/// Writes a file that lands in the background in several steps. Says whether nothing of it costs a
-/// flush at once, all of it one before long, and a COMMIT no more than the device takes.
+/// Writes a file that lands in the background in several steps. Checks that no step causes a flush
+/// at once, that all together cause one soon, and that a COMMIT takes no longer than the device.
 pub(crate) fn landings_that_wait(seed: u64) -> Result<(), String> {
     const CALLS: usize = 12;
     const LONG: Duration = Duration::from_millis(30);
@@ -136,8 +136,8 @@ pub(crate) fn landings_that_wait(seed: u64) -> Result<(), String> {
 }
 
 /// Writes a few blocks again and again, UNSTABLE, while older states of them land, and longer ones
-/// behind them. Says whether what was written last is there: at once, and when it was committed and
-/// the power cut.
+/// behind them. Checks that the last data written is there: at once, and after a COMMIT and a power
+/// cut.
 pub(crate) fn rewrites(seed: u64, has_log: bool) -> Result<(), String> {
     const PLACES: usize = 4;
     let executor = Executor::new(seed);

@@ -1,9 +1,9 @@
-//! Bugs of the engine, and of what it stands on, planted in this thread.
+//! Bugs planted in this thread, of the engine and of the crates below it.
 
 use ffs::planted::Bug as FfsBug;
 use vnode::planted::Bug as VnodeBug;
 
-/// A rule that is broken, in whatever crate it stands.
+/// A planted bug, with the crate that has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Planted {
     Ffs(FfsBug),
@@ -24,7 +24,7 @@ impl From<VnodeBug> for Planted {
     }
 }
 
-/// Plants one, in the place of any other.
+/// Plants a bug, which replaces any other.
 pub(crate) fn plant(bug: impl Into<Planted>) {
     unplant();
     match bug.into() {

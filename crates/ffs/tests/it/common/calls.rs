@@ -1,8 +1,8 @@
-//! Calls that are remembered with what they change, while the log goes round; cut at any moment.
+//! Calls that are remembered with their changes, while the log wraps around; cut at any moment.
 //!
-//! Each worker makes one call after the other in a directory of his own, and holds the keys of the
-//! last few. So after a cut his directory says how many of his calls have been carried out, and the
-//! log has to remember exactly those whose keys he held, each with the answer that he got.
+//! Each worker makes one call after the other in a directory of its own, and holds the keys of the
+//! last few. So after a cut its directory shows how many of its calls were carried out, and the log
+//! has to remember exactly those whose keys it held, each with the answer that the worker got.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,9 +27,9 @@ use super::volume::{Volume, name, try_open_pair};
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const WORKERS: usize = 5;
 const CALLS: usize = 42;
-/// Keys that a worker holds.
+/// Number of keys that a worker holds.
 const HELD: usize = 12;
-/// What each worker writes beside each call, so that the log goes round.
+/// Bytes that each worker writes with each call, so that the log wraps around.
 const FILLING: usize = 12 << 10;
 
 /// The answers of all calls, by worker and number.
@@ -50,7 +50,7 @@ pub(crate) fn caller(worker: usize, call: usize) -> Requester {
     Requester { who: Credentials::root(), call: Some(Rc::new(key(worker, call))) }
 }
 
-/// The names that are there, and the mode of each, after so many calls.
+/// The expected names after `calls` calls, with the mode of each.
 fn after(calls: usize) -> BTreeMap<String, u16> {
     let mut names = BTreeMap::from([("filling".to_owned(), 0o644)]);
     for call in 0..calls {
@@ -85,7 +85,7 @@ async fn changed<W>(sealed: Sealed<Answer<(), W>>, about: impl Fn(W) -> [Wcc; 2]
     CallOutcome { about: about(answer.about), ..CallOutcome::default() }
 }
 
-/// Makes the call of this number.
+/// Makes call number `call`.
 async fn make(volume: &Volume, at: ObjectId, who: &Requester, call: usize) -> CallOutcome {
     let first = call - call % 7;
     let of = |letter: char| name(&format!("{letter}-{first}"));
@@ -115,13 +115,13 @@ async fn make(volume: &Volume, at: ObjectId, who: &Requester, call: usize) -> Ca
     }
 }
 
-/// An answer as it is compared: of the file of a LINK, nobody is told what it was before.
+/// An answer for comparison: the reply of a LINK does not have the old attributes of the file.
 fn without_first_before(mut done: CallOutcome) -> CallOutcome {
     done.about[0].before = None;
     done
 }
 
-/// Lets the workers work.
+/// Runs the workers.
 pub(crate) fn record(seed: u64) -> Run {
     let executor = Executor::new(seed);
     let images = Pair { home: Image::zeroed(16 << 20), log: Some(Image::zeroed(SMALLEST)) };
@@ -161,7 +161,7 @@ pub(crate) fn record(seed: u64) -> Run {
 }
 
 impl Run {
-    /// Cuts it so often; says what is wrong first.
+    /// Cuts the run `count` times; returns the first error.
     pub(crate) fn first_wrong(&self, count: u64) -> Result<(), String> {
         let all = random_cuts(&self.traces, self.seed, cuts(count));
         all.iter().try_for_each(|cut| {
@@ -179,7 +179,7 @@ impl Run {
                 let least = acknowledged(&self.traces.home, cut.position, worker as u64);
                 self.compare(&volume, &held, worker, least).await?;
             }
-            // What was taken over stays, whatever else goes through the log, and whatever the stop.
+            // Inherited answers stay, whatever else goes through the log, and whatever the stop.
             let root = volume.files.root();
             let filling =
                 volume.create(root, "filling").await.map_err(|error| error.to_string())?;
@@ -206,7 +206,7 @@ impl Run {
         })
     }
 
-    /// What is remembered of a worker is what his directory shows.
+    /// Checks that the remembered answers of a worker match its directory.
     async fn compare(
         &self,
         volume: &Volume,
@@ -271,12 +271,12 @@ fn summary(remembered: &[LoggedReply]) -> Vec<(Vec<u8>, CallOutcome)> {
     all
 }
 
-/// The size of a long file, before it is cut short and after.
+/// Size of a long file before it is truncated, and after.
 pub(crate) const LONG: u64 = 24 << 20;
 pub(crate) const SHORT: u64 = 1_000;
 
-/// A long file is cut short in steps, by a call that is to be remembered: what happens to the
-/// disks, and what the call is answered.
+/// A long file is truncated in steps, by a call that must be remembered. Returns the traces of the
+/// disks, and the answer of the call.
 pub(crate) fn cut_short(seed: u64) -> (Pair<Trace>, CallOutcome) {
     let executor = Executor::new(seed);
     let images = Pair { home: Image::zeroed(48 << 20), log: Some(Image::zeroed(4 << 20)) };
@@ -302,19 +302,19 @@ pub(crate) fn cut_short(seed: u64) -> (Pair<Trace>, CallOutcome) {
     })
 }
 
-/// The size of the file that was cut short, when it has that which it is to have, and what is
-/// remembered, of the call that did it alone: for as long as somebody holds that.
+/// The size of the truncated file, and the remembered answer of the call that truncated it, which
+/// stays as long as its key is held.
 pub(crate) async fn size_and_answer(volume: &Volume) -> Result<(u64, Vec<LoggedReply>), String> {
     let held = taken(volume).await?;
     let file = volume.lookup(volume.files.root(), "file").await;
-    // Whoever reads it waits until then.
+    // A reader waits until the truncation is done.
     let data = volume.read(file.map_err(|error| error.to_string())?).await;
     let size = data.map_err(|error| error.to_string())?.len() as u64;
     Ok((size, held))
 }
 
-/// The power goes at any moment while a long file is cut short: once that has begun the call is
-/// remembered; and in the end with the answer that it got.
+/// Power fails at any moment while a long file is truncated. Once the truncation has begun the call
+/// is remembered; and in the end with its answer.
 pub(crate) fn long_file_cut_short(seed: u64) -> Result<(), String> {
     let (traces, expected) = cut_short(seed);
     for cut in random_cuts(&traces, seed, 40) {
@@ -335,7 +335,7 @@ pub(crate) fn long_file_cut_short(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Callers who want to know nothing any more; says whether their answers stay in the log.
+/// Callers that drop their keys; returns whether their answers stay in the log.
 pub(crate) fn forgotten_calls() -> Result<(), String> {
     let executor = Executor::new(1);
     let images = Pair { home: Image::zeroed(16 << 20), log: Some(Image::zeroed(SMALLEST)) };
@@ -362,8 +362,8 @@ pub(crate) fn forgotten_calls() -> Result<(), String> {
     })
 }
 
-/// How many repetitions there were is told across a cut, across a clean stop, and by a log that has
-/// gone round since.
+/// The number of repetitions survives a crash, a clean stop, and a log that has wrapped around
+/// since.
 pub(crate) fn repetitions() -> Result<(), String> {
     let executor = Executor::new(1);
     let images = Pair { home: Image::zeroed(16 << 20), log: Some(Image::zeroed(SMALLEST)) };

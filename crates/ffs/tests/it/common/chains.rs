@@ -1,5 +1,5 @@
-//! `duramen fsck --repair` of a volume whose log holds a truncation that was cut in its middle: it
-//! is cut itself at every event, and followed by a start, or by another one.
+//! `duramen fsck --repair` of a volume whose log holds an interrupted truncation: the repair is cut
+//! at every event, and followed by a start, or by another repair.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ fn devices(disks: &Pair<Rc<Disk>>) -> (Rc<dyn BlockDevice>, Rc<dyn BlockDevice>)
     (disks.home.clone(), disks.log.clone().expect("it has one"))
 }
 
-/// The disks of a volume whose log holds a truncation that was cut in its middle.
+/// The disks of a volume whose log holds an interrupted truncation.
 pub(crate) fn with_a_chain(seed: u64) -> (Pair<Image>, CallOutcome) {
     let (traces, answer) = cut_short(seed);
     let is_open = |images: &Pair<Image>| {
@@ -36,7 +36,7 @@ pub(crate) fn with_a_chain(seed: u64) -> (Pair<Image>, CallOutcome) {
     (left.find(is_open).expect("some cut meets it"), answer)
 }
 
-/// What `duramen fsck --repair` does.
+/// The effect of `duramen fsck --repair`.
 async fn fsck(disks: &Pair<Rc<Disk>>, runtime: &Runtime) -> Result<Report, String> {
     let (home, log) = devices(disks);
     let prepared = prepare(&home, Some(&log), runtime, LogUse::Replay).await;
@@ -46,7 +46,7 @@ async fn fsck(disks: &Pair<Rc<Disk>>, runtime: &Runtime) -> Result<Report, Strin
     report.map_err(|error| error.to_string())
 }
 
-/// Whether the file and what its caller is told agree, after a start and after the next one.
+/// Whether the file and its remembered answer agree, after a start and after the next one.
 fn agreeing(images: Pair<Image>, answer: &CallOutcome, seed: u64) -> Result<(), String> {
     let mut images = images;
     for boot in 1..=2 {
@@ -72,8 +72,8 @@ fn agreeing(images: Pair<Image>, answer: &CallOutcome, seed: u64) -> Result<(), 
     Ok(())
 }
 
-/// A repair ends what was cut, and is cut itself at every event: what comes after has the size that
-/// the file is to have, and the answer of who asked for it.
+/// A repair finishes the truncation, and is cut at every event: afterwards the file has its final
+/// size, and the caller its answer.
 pub(crate) fn repairs_that_are_cut(seed: u64) -> Result<(), String> {
     let (images, answer) = with_a_chain(seed);
     let (executor, disks) = after_cut(seed, images);
@@ -91,7 +91,7 @@ pub(crate) fn repairs_that_are_cut(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A start goes on with what was cut, and is told at once to stop.
+/// A start continues the truncation, and is asked at once to stop.
 pub(crate) fn stop_in_the_middle(seed: u64) -> Result<(), String> {
     let (images, answer) = with_a_chain(seed);
     let (executor, disks) = after_cut(seed, images);
@@ -103,7 +103,7 @@ pub(crate) fn stop_in_the_middle(seed: u64) -> Result<(), String> {
     agreeing(disks.map(|disk| disk.contents()), &answer, seed)
 }
 
-/// A check of a volume whose log nobody has at hand says so, and does not repair it.
+/// A check of a volume whose log is missing reports that, and does not repair the volume.
 pub(crate) fn repair_without_a_log(seed: u64) -> Result<(), String> {
     let (images, _) = with_a_chain(seed);
     let before = images.home.fingerprint();

@@ -11,7 +11,7 @@ use super::foreign::findings_in;
 use super::own_findings;
 use super::volume::try_open_pair;
 
-/// A volume's disk, and its log's if it has one. They lose their power together.
+/// A volume's disk, and its log's if it has one. They lose power together.
 #[derive(Clone)]
 pub(crate) struct Pair<T> {
     pub(crate) home: T,
@@ -31,12 +31,12 @@ impl<T> Pair<T> {
 }
 
 impl Pair<Trace> {
-    /// How many moments there are: those before and after each event.
+    /// Number of moments: those before and after each event.
     pub(crate) fn moments(&self) -> usize {
         1 + self.home.events().len() + self.log.as_ref().map_or(0, |log| log.events().len())
     }
 
-    /// The places of both disks at a moment of their common history.
+    /// The positions in both disks' traces at a moment of their common history.
     pub(crate) fn positions(&self, moment: usize) -> Pair<usize> {
         let mut serials: Vec<u64> = self.home.events().iter().map(|event| event.serial).collect();
         let log = self.log.iter().flat_map(|log| log.events());
@@ -47,7 +47,7 @@ impl Pair<Trace> {
     }
 }
 
-/// Where the power is cut.
+/// A power cut at some position.
 pub(crate) struct Cut {
     pub(crate) position: usize,
     pub(crate) seed: u64,
@@ -59,12 +59,12 @@ impl Cut {
         format!("cut after {} events with seed {}", self.position, self.seed)
     }
 
-    /// What the cut leaves.
+    /// Disk contents after the cut.
     pub(crate) fn left(&self) -> Pair<Image> {
         left(&self.platters, &mut Prng::new(self.seed))
     }
 
-    /// The same; now and then, the power goes again while the volume is brought back.
+    /// The same; sometimes power fails again during recovery.
     pub(crate) fn image(&self) -> Result<Pair<Image>, String> {
         let mut prng = Prng::new(self.seed);
         let images = left(&self.platters, &mut prng);
@@ -102,7 +102,7 @@ pub(crate) fn acknowledgement(actor: u64, step: usize) -> Mark {
     Mark::Number(actor << 32 | step as u64)
 }
 
-/// How many steps of an actor were acknowledged before a position.
+/// Number of an actor's steps that were acknowledged before a position.
 pub(crate) fn acknowledged(trace: &Trace, position: usize, actor: u64) -> usize {
     let steps = trace.marks_before(position).filter_map(|mark| match mark {
         Mark::Number(number) if number >> 32 == actor => Some((number & 0xffff_ffff) as usize),
@@ -145,14 +145,14 @@ fn cuts_at(traces: &Pair<Trace>, seed: u64, mut wanted: Vec<Pair<usize>>) -> Vec
     wanted.iter().enumerate().map(cut).collect()
 }
 
-/// Asks our own checker and the independent one about a disk that was stopped cleanly.
+/// Runs our own checker and the independent one on a disk that was stopped cleanly.
 pub(crate) fn judge(disk: &Disk, name: &str) -> Result<(), String> {
     let (executor, copy) = after_cut(0, disk.contents());
     let own = executor.block_on(own_findings(&*copy.home, &executor.runtime()));
     if !own.is_empty() {
         return Err(own);
     }
-    // A cut after a truncation may leave bytes behind the end of a file: legal, and noted.
+    // A cut after a truncation may leave bytes behind the end of a file: this is legal, and noted.
     let save = |path: &Path| disk.contents().save(path).expect("a temporary file");
     let findings = findings_in(name, save).unwrap_or_default();
     let errors: Vec<_> = findings.lines().filter(|line| !is_tail_note(line)).collect();
@@ -167,7 +167,7 @@ pub(crate) fn sizes(block_size: u64, fragment_size: u64) -> MkfsOptions {
     MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() }
 }
 
-/// How many cuts a test makes: more with `DURAMEN_RUNS`.
+/// Number of cuts that a test makes: more with `DURAMEN_RUNS`.
 pub(crate) fn cuts(default: u64) -> u64 {
     std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -1,17 +1,17 @@
-//! Reads and changes structures of a disk behind the back of everybody, with hashes that fit.
+//! Reads and changes on-disk structures directly, with correct hashes.
 
 use ufs2::layout::{Dinode, Geometry, INODE_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 use zerocopy::IntoBytes;
 
 use crate::common::MemoryDisk;
 
-/// The geometry of a disk that is well, in either byte order.
+/// The geometry of an undamaged disk, in either byte order.
 pub(crate) fn geometry_of(disk: &MemoryDisk) -> Geometry {
     let mut superblock = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
     Geometry::parse_any_order(&mut superblock).expect("a sound disk")
 }
 
-/// Changes the superblock, or a copy of it, that starts at this byte.
+/// Changes the superblock, or a copy of it, at this byte offset.
 pub(crate) fn change_superblock(
     disk: &MemoryDisk,
     geometry: &Geometry,
@@ -30,7 +30,7 @@ pub(crate) fn inode_byte(geometry: &Geometry, ino: u64) -> u64 {
     geometry.byte_address(position.fragment) + position.offset as u64
 }
 
-/// An inode as it lies on a disk.
+/// An inode on a disk.
 pub(crate) fn inode_at(disk: &MemoryDisk, geometry: &Geometry, ino: u64) -> Dinode {
     *Dinode::at(&disk.bytes(inode_byte(geometry, ino), INODE_SIZE as usize), 0)
 }
@@ -53,7 +53,7 @@ pub(crate) fn group_byte(geometry: &Geometry, group: u64) -> u64 {
     geometry.byte_address(geometry.group_header_fragment(group))
 }
 
-/// A group block as it lies on a disk.
+/// A group block on a disk.
 pub(crate) fn group_at(disk: &MemoryDisk, geometry: &Geometry, group: u64) -> Vec<u8> {
     disk.bytes(group_byte(geometry, group), geometry.group_block_size as usize)
 }

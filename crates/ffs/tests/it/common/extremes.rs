@@ -1,5 +1,5 @@
-//! A log at its extremes, and the return from it: at its fullest, with large removals, with a chain
-//! that begins anew in a batch that is torn.
+//! A log at its extremes, and recovery from it: at its fullest, with large removals, with a chain
+//! that begins anew in a torn batch.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use super::volume::Volume;
 const LONG: u64 = 24 << 20;
 const SHORT: u64 = 1_000;
 
-/// A file of many pieces, all of it home.
+/// A file of many pieces, all written in place.
 async fn long_file(volume: &Volume, length: u64) -> ObjectId {
     let file = volume.create(volume.files.root(), "file").await.expect("new");
     for piece in 0..length >> 20 {
@@ -32,14 +32,14 @@ async fn long_file(volume: &Volume, length: u64) -> ObjectId {
     file
 }
 
-/// Whether an entry says that a chain begins.
+/// Whether an entry records the beginning of a chain.
 fn begins_chain(header: &Header, body: Bytes) -> bool {
     let records = read_records(header.records.get(), &body).expect("an entry");
     records.iter().any(|record| matches!(record, Record::ChainBegins(_)))
 }
 
-/// Sectors before the first entry of a batch that says that a chain begins; none if that is the
-/// first of all, or none is.
+/// Sectors before the first entry of a batch that records the beginning of a chain; `None` if that
+/// is the first entry of all, or there is none.
 fn sectors_before_a_chain(batch: &Bytes) -> Option<usize> {
     let mut at = 0;
     while let Some(header) = batch.get(at..).and_then(Header::read) {
@@ -52,8 +52,7 @@ fn sectors_before_a_chain(batch: &Bytes) -> Option<usize> {
     None
 }
 
-/// What is there when a batch that is being written is torn before the entry with which a chain
-/// begins.
+/// The disks after a batch in flight was torn before the entry that begins a chain.
 fn torn_before_chains(traces: &Pair<Trace>) -> Vec<Pair<Image>> {
     let log = traces.log.as_ref().expect("it has one");
     let mut left = Vec::new();
@@ -73,9 +72,9 @@ fn torn_before_chains(traces: &Pair<Trace>) -> Vec<Pair<Image>> {
     left
 }
 
-/// A file is cut short in steps; the power goes; the return goes on while others work, and the
-/// batch in which the chain begins anew is torn: the chain has not been forgotten. Says how many
-/// such batches there were.
+/// A file is truncated in steps; power fails; recovery goes on while others work, and the batch in
+/// which the chain begins anew is torn: the chain has not been forgotten. Returns the number of
+/// such batches.
 pub(crate) fn chain_that_begins_anew(seeds: u64) -> Result<usize, String> {
     let (executor, disks) = fresh(48 << 20, 4 << 20);
     let traces = executor.block_on(async {
@@ -124,14 +123,14 @@ pub(crate) fn chain_that_begins_anew(seeds: u64) -> Result<usize, String> {
     Ok(tried)
 }
 
-/// What was acknowledged while a log was filled.
+/// Operations acknowledged while a log was filled.
 #[derive(Default)]
 struct Filled {
     directories: Cell<usize>,
     live: Cell<u64>,
 }
 
-/// Works while nothing comes home, until nothing goes on any more.
+/// Works while nothing is written in place, until no operation completes any more.
 async fn fill(executor: &Executor, disks: &Pair<Rc<Disk>>, round: usize, filled: &Filled) {
     let (volume, _) = open_pair(executor, disks).await.unwrap_or_else(|wrong| panic!("{wrong}"));
     let root = volume.files.root();
@@ -164,8 +163,8 @@ async fn fill(executor: &Executor, disks: &Pair<Rc<Disk>>, round: usize, filled:
     join_all(work).await;
 }
 
-/// The log is filled until nobody gets room any more, and the power goes; again and again. The
-/// volume comes back each time, with what had been acknowledged. Says how full the log was.
+/// The log is filled until no task gets room any more, and power fails; repeatedly. The volume
+/// comes back each time with everything acknowledged. Returns how full the log was.
 pub(crate) fn filled_again_and_again(rounds: usize) -> Result<u64, String> {
     let (executor, disks) = fresh(64 << 20, SMALLEST);
     let mut images = disks.map(|disk| disk.platter().durable_image());
@@ -188,7 +187,7 @@ pub(crate) fn filled_again_and_again(rounds: usize) -> Result<u64, String> {
     Ok(filled.live.get())
 }
 
-/// What the replay of the removal of a file of so many bytes did.
+/// Statistics of the replay of a removal of a file of `length` bytes.
 pub(crate) fn large_removal(length: u64) -> Result<Replayed, String> {
     let (executor, disks) = fresh(length / 2 * 3, 16 << 20);
     let left = executor.block_on(async {

@@ -1,5 +1,5 @@
-//! The independent checker: a few processes that stay, and are asked about one disk after another.
-//! A start of Python takes thirty times as long as a look at a small disk.
+//! The independent checker: a few long-lived processes that check one disk after another. Starting
+//! Python takes thirty times as long as checking a small disk.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -14,7 +14,8 @@ use ufs2::mkfs::mkfs;
 use super::cutting::sizes;
 use super::{shared, skip, temporary};
 
-/// Reads the path of an image, and answers with the exit status, the bytes of the text, and it.
+/// Reads the path of an image; answers with the exit status, the length of the output, and the
+/// output.
 const DRIVER: &str = r#"
 import contextlib, importlib.util, io, sys, traceback
 spec = importlib.util.spec_from_file_location("checker", sys.argv[1])
@@ -34,18 +35,18 @@ for line in sys.stdin:
     sys.stdout.buffer.flush()
 "#;
 
-/// A process of Python that runs a driver of the checker. It ends when its input does.
+/// A Python process that runs a driver of the checker. It ends when its input does.
 pub(crate) struct Checker {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
-/// Those that nobody asks now.
+/// Idle checkers.
 static IDLE: Mutex<Vec<Checker>> = Mutex::new(Vec::new());
 
 impl Checker {
-    /// Starts a driver, whose argument is the checker, where there is one.
+    /// Starts a driver, with the checker as its argument, if there is one.
     pub(crate) fn start(driver: &str) -> Option<Self> {
         let checker = shared("oracles/ufs2_verify.py")?;
         let mut command = Command::new("python3");
@@ -71,7 +72,7 @@ impl Checker {
         line.trim_end().to_owned()
     }
 
-    /// The exit status for an image, and all that is said of it.
+    /// The exit status for an image, and the output.
     fn ask(&mut self, image: &Path) -> (i32, String) {
         let path = image.to_str().expect("a path that we made");
         self.send(format!("{path}\n").as_bytes());
@@ -91,7 +92,8 @@ impl Drop for Checker {
     }
 }
 
-/// What the independent checker says of a disk that `save` puts into a file: notes, if it is clean.
+/// Findings of the independent checker on a disk that `save` writes to a file: notes, if it is
+/// clean.
 pub(crate) fn findings_in(name: &str, save: impl FnOnce(&Path)) -> Option<String> {
     shared("oracles/ufs2_verify.py")?;
     let idle = IDLE.lock().expect("to take one cannot fail").pop();

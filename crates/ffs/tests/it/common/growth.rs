@@ -1,5 +1,5 @@
-//! A file that grows inside its last fragment: nothing is taken, so no map and no pointer changes,
-//! and the order of the file's new bytes and its new size is all that there is to keep.
+//! A file that grows inside its last fragment: nothing is allocated, so no map and no pointer
+//! changes, and only the order of the file's new bytes and its new size matters.
 
 use runtime::Timestamp;
 use sim::{Choice, Disk, Executor, Image, Platter, Trace};
@@ -12,12 +12,12 @@ use super::volume::try_open;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const FRAGMENT: usize = 512;
-/// What the file holds first, and what it holds in the end.
+/// Content of the file at first, and in the end.
 const OLD: [u8; FRAGMENT / 4] = [0xaa; FRAGMENT / 4];
 const NEW: [u8; FRAGMENT / 2] = [0xbb; FRAGMENT / 2];
 
-/// Cuts the power at every event of such a write, in every way that it may leave the disk. Says
-/// which cut leaves neither the old file nor the new one.
+/// Cuts the power at every event of such a write, in every way that a cut may leave the disk.
+/// Returns the cut that leaves neither the old file nor the new one.
 pub(crate) fn inside_the_last_fragment() -> Result<(), String> {
     let trace = record();
     let mut both = [false; 2];
@@ -32,7 +32,7 @@ pub(crate) fn inside_the_last_fragment() -> Result<(), String> {
     Ok(())
 }
 
-/// What happens between the call and its answer.
+/// The trace between the call and its answer.
 fn record() -> Trace {
     let executor = Executor::new(1);
     let disk = Disk::new(&executor, Image::zeroed(8 << 20));
@@ -53,7 +53,7 @@ fn record() -> Trace {
     })
 }
 
-/// Whether the file is the new one; else it is the old one, or something is wrong.
+/// Whether the file is the new one; else it must be the old one.
 fn left(platter: &Platter, choice: &Choice) -> Result<bool, String> {
     let (executor, disks) = after_cut(1, platter.image(choice));
     executor.block_on(async {

@@ -1,10 +1,10 @@
-//! Calls of one client that overlap, on few names, over several boots: what a start remembers of
-//! them is what the tree shows.
+//! Calls of one client that overlap, on few names, over several boots: the calls that a start
+//! remembers agree with the tree.
 //!
 //! All calls of a boot are applied one after the other, and none waits until another is durable.
-//! The power goes at any moment, that of a return among them. Then the tree is the one of before
-//! with exactly those calls carried out, in their order, that are remembered, and all that were
-//! answered are among these. What was remembered once stays so, and nothing else comes to be.
+//! Power fails at any moment, during recovery too. Then the tree is the previous one with exactly
+//! the remembered calls carried out, in their order, and all answered calls are among these. A
+//! remembered call stays remembered, and nothing else appears.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,10 +33,10 @@ const DIRECTORIES: [&str; 2] = ["d", "e"];
 const BOOTS: u64 = 4;
 const CALLS: usize = 10;
 
-/// What a name names: its inode and its mode.
+/// Inode and mode by name.
 type Tree = BTreeMap<&'static str, (u64, u16)>;
 
-/// A call that was carried out, and what it did.
+/// A call that was carried out, and its effect.
 #[derive(Clone, Copy, Debug)]
 enum Done {
     Made(&'static str, u64, u16),
@@ -45,7 +45,7 @@ enum Done {
     Set(&'static str, u16),
 }
 
-/// What a boot begins with, and what was done in it.
+/// State at the beginning of a boot, and calls made in it.
 #[derive(Default)]
 struct Boot {
     number: u64,
@@ -91,7 +91,7 @@ async fn tree_of(volume: &Volume) -> Tree {
     tree
 }
 
-/// A call that was applied, with what waits for its answer.
+/// A call that was applied, with a future that waits for its answer.
 type Applied = (Done, futures::future::LocalBoxFuture<'static, Result<(), Lost>>);
 
 fn applied<T: 'static, W: 'static>(
@@ -105,7 +105,7 @@ fn applied<T: 'static, W: 'static>(
     Some((what?, async move { sealed.open().await.map(|_| ()) }.boxed_local()))
 }
 
-/// Makes a call of some kind; none if it has nothing to do.
+/// Makes a random call; `None` if it has nothing to do.
 async fn call(volume: &Volume, who: &Requester, prng: &mut Prng) -> Option<Applied> {
     let (files, root) = (&volume.files, volume.files.root());
     let of = |names: &[&'static str], prng: &mut Prng| names[prng.index(names.len())];
@@ -122,7 +122,7 @@ async fn call(volume: &Volume, who: &Requester, prng: &mut Prng) -> Option<Appli
         3 | 4 if one != other => {
             let ids = [volume.lookup(root, one).await, volume.lookup(root, other).await];
             if ids[0] == ids[1] {
-                return None; // two names of one file, or none
+                return None; // two names of one file, or missing
             }
             let moved = files.rename(who, root, &name(one), root, &name(other)).await;
             applied(moved, |()| Done::Moved(one, other))
@@ -137,7 +137,7 @@ async fn call(volume: &Volume, who: &Requester, prng: &mut Prng) -> Option<Appli
 }
 
 impl Done {
-    /// Carries it out.
+    /// Applies it to the tree.
     fn apply(self, tree: &mut Tree) -> Result<(), String> {
         let missing = || format!("{self:?} is remembered, and had nothing to do in {tree:?}");
         match self {
@@ -165,7 +165,7 @@ impl Done {
 }
 
 impl Boot {
-    /// Compares what the next boot finds.
+    /// Compares the state found by the next boot.
     fn judge(&self, tree: &Tree, remembered: &BTreeSet<u64>) -> Result<(), String> {
         let first = self.number << 32;
         let before: BTreeSet<u64> = remembered.range(..first).copied().collect();
@@ -186,7 +186,7 @@ impl Boot {
     }
 }
 
-/// An empty volume, and a ring that was never used.
+/// An empty volume, and an unused ring.
 fn fresh() -> Pair<Image> {
     let executor = Executor::new(1);
     let home = Disk::new(&executor, Image::zeroed(4 << 20));
@@ -195,9 +195,9 @@ fn fresh() -> Pair<Image> {
     Pair { home: home.contents(), log: Some(Image::zeroed(SMALLEST)) }
 }
 
-/// A call is answered, and then another system has the disk, if there `is_another`, and takes back
-/// what the call did; each stops the volume cleanly, or is killed. How many calls are remembered
-/// then.
+/// A call is answered. Then another system uses the disk, if there `is_another`, and reverses the
+/// effect of the call; each stops the volume cleanly, or is killed. Returns the number of calls
+/// that are remembered then.
 pub(crate) fn remembered_after(policy: PolicyKind, is_another: bool, stops: bool) -> usize {
     let mut images = fresh();
     for number in 1..=3 {
@@ -243,14 +243,14 @@ pub(crate) fn remembered_after(policy: PolicyKind, is_another: bool, stops: bool
             return kept;
         }
         if number == 2 && !is_another {
-            continue; // it never was
+            continue; // skip the other system
         }
         images = disks.map(|disk| disk.contents());
     }
     unreachable!("the third boot tells")
 }
 
-/// Leads a volume through some boots.
+/// Runs a volume through some boots.
 fn story(policy: PolicyKind, seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let mut images = fresh();
@@ -277,7 +277,7 @@ fn story(policy: PolicyKind, seed: u64) -> Result<(), String> {
         images = left(&platters, &mut prng);
         boot.answered.retain(|number| marks.contains(number));
         let served = marks.contains(&SERVED);
-        // A return that was cut has changed nothing that is judged.
+        // An interrupted recovery has changed nothing that is judged.
         last = if served || last.is_none() { Some(boot) } else { last };
     }
     Ok(())
@@ -327,7 +327,7 @@ async fn boot(
     Ok(boot)
 }
 
-/// The first of these stories that is wrong.
+/// The error of the first story that fails.
 pub(crate) fn first_wrong(policy: PolicyKind, seeds: std::ops::Range<u64>) -> Result<(), String> {
     for seed in seeds {
         story(policy, seed).map_err(|wrong| format!("{policy:?}, story {seed}: {wrong}"))?;

@@ -1,4 +1,4 @@
-//! What is told of files in little memory.
+//! Attributes of files reported with little memory.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::volume::{Volume, name, open_with_log};
 use super::{MemoryDisk, Seeded, World};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
-/// The inodes of all files are twice as much.
+/// The inodes of all files take twice as much.
 const CACHE: usize = 256 << 10;
 
 /// Names that are made, removed, moved and made again lead where they should.
@@ -26,7 +26,7 @@ pub(crate) fn names_lead_to_their_files() -> Result<(), String> {
     names::names_lead_to_their_files(&Setting { options, size, steps: 0, honesty, log: 0 })
 }
 
-/// A file has as many names as it may have, and no more.
+/// A file gets the maximum number of names, and no more.
 pub(crate) fn a_file_has_no_more_names_than_it_may() -> Result<(), String> {
     let options = MkfsOptions::default();
     let (size, honesty) = (64 << 20, Honesty::Honest);
@@ -34,8 +34,8 @@ pub(crate) fn a_file_has_no_more_names_than_it_may() -> Result<(), String> {
     names::a_file_has_no_more_names_than_it_may(&setting)
 }
 
-/// What LOOKUP and READDIRPLUS tell of files is what was answered before, in a memory that holds
-/// few of them and with changes that are in the log and not yet at home.
+/// LOOKUP and READDIRPLUS report the attributes that were answered before, with memory for few of
+/// the files and with changes that are in the log and not yet in place.
 pub(crate) fn what_is_told_is_never_stale() -> Result<(), String> {
     (1..4).try_for_each(|seed| stale(seed).map_err(|what| format!("seed {seed}: {what}")))
 }
@@ -46,10 +46,10 @@ fn stale(seed: u64) -> Result<(), String> {
     })
 }
 
-/// What LOOKUP tells of files whose changes are in the log alone, when the memory is full of others
-/// again. The changed ones are so few that their blocks stay pinned. READs of other files push the
-/// files out of memory, and LOOKUPs fill it with blocks. None of the pinned blocks was looked into
-/// before: of a block that was, the second look reads the whole.
+/// Attributes from LOOKUP of files whose changes are in the log alone, when memory is full of
+/// others again. The changed files are so few that their blocks stay pinned. READs of other files
+/// push the files out of memory, and LOOKUPs fill it with blocks. None of the pinned blocks was
+/// looked into before: a second look would read the whole block.
 pub(crate) fn a_change_that_waits_is_told() -> Result<(), String> {
     const FILES: usize = 2_000;
     /// More files than inodes of a block.
@@ -84,7 +84,7 @@ pub(crate) fn a_change_that_waits_is_told() -> Result<(), String> {
     })
 }
 
-/// Does something with a volume whose changes come home seldom.
+/// Uses a volume whose changes are rarely written in place.
 fn in_little_memory(
     seed: u64,
     work: impl AsyncFnOnce(&Volume) -> Result<(), String>,

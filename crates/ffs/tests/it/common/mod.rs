@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers shared by the tests of this crate.
 
 pub(crate) mod absent;
 pub(crate) mod behind;
@@ -40,8 +40,8 @@ use bytes::Bytes;
 pub(crate) use enginekit::random::Seeded;
 use futures::FutureExt;
 
-/// A file of the folder `shared` beside the repository, where independent judges and foreign disks
-/// lie. A clone alone does not have it: then this says so, and the caller skips. With
+/// A file of the folder `shared` beside the repository, which has independent judges and foreign
+/// disks. A clone alone does not have it: then this says so, and the caller skips. With
 /// `DURAMEN_ALONE=1` the folder counts as absent.
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     if std::env::var_os("DURAMEN_ALONE").is_some() {
@@ -54,7 +54,7 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     skip(&format!("{} is not there", file.display()))
 }
 
-/// Says loudly that a test shows nothing here, and why.
+/// Reports loudly that a test shows nothing here, and why.
 pub(crate) fn skip<T>(reason: &str) -> Option<T> {
     eprintln!("SKIPPED, NOTHING TESTED: {reason}");
     None
@@ -70,16 +70,16 @@ pub(crate) fn freebsd_disk(endian: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// What a [`MemoryDisk`] was asked to do.
+/// An operation on a [`MemoryDisk`].
 #[derive(Clone)]
 pub(crate) enum Event {
-    /// These bytes were written there.
+    /// Bytes written at an offset.
     Write(u64, Vec<u8>),
     /// A flush.
     Flush,
 }
 
-/// A sparse disk in memory that remembers what happened to it.
+/// A sparse disk in memory that records its operations.
 pub(crate) struct MemoryDisk {
     geometry: block::Geometry,
     pages: Rc<RefCell<Pages>>,
@@ -90,7 +90,7 @@ pub(crate) struct MemoryDisk {
     unreadable: Rc<RefCell<BTreeSet<u64>>>,
 }
 
-/// What was ever written, by number of the page; forks share what neither has changed.
+/// Everything written so far, by page number; forks share unchanged pages.
 type Pages = BTreeMap<u64, Rc<Vec<u8>>>;
 
 const PAGE: u64 = 4096;
@@ -118,18 +118,18 @@ impl MemoryDisk {
         }
     }
 
-    /// A disk of its own with the same content, to which nothing has happened yet.
+    /// A separate disk with the same content and no recorded operations.
     pub(crate) fn fork(&self) -> Self {
         let pages = Rc::new(RefCell::new(self.pages.borrow().clone()));
         Self { geometry: self.geometry, pages, ..Self::new(0) }
     }
 
-    /// How many bytes were ever asked of it.
+    /// Total number of bytes read.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.bytes_read.get()
     }
 
-    /// Where the content is not that of `other`, page by page, and what it is there.
+    /// Pages that differ from those of `other`: offset and content here.
     pub(crate) fn differences(&self, other: &Self) -> Vec<(u64, Vec<u8>)> {
         let (own, others) = (self.pages.borrow(), other.pages.borrow());
         let changed = own.iter().filter(|(number, page)| {
@@ -138,44 +138,44 @@ impl MemoryDisk {
         changed.map(|(number, page)| (number * PAGE, page.to_vec())).collect()
     }
 
-    /// The same with other sectors.
+    /// A disk of zeros with other sectors.
     pub(crate) fn with_sectors(size: u64, sector: u32) -> Self {
         let mut disk = Self::new(size);
         disk.geometry.logical_sector_size = sector;
         disk
     }
 
-    /// The same content, with other sectors.
+    /// The same content with other sectors.
     pub(crate) fn fork_with_sectors(&self, sector: u32) -> Self {
         let mut disk = self.fork();
         disk.geometry.logical_sector_size = sector;
         disk
     }
 
-    /// The same, write-protected.
+    /// A write-protected disk of zeros.
     pub(crate) fn read_only(size: u64) -> Self {
         let mut disk = Self::new(size);
         disk.geometry.read_only = true;
         disk
     }
 
-    /// From now on what lies between two bytes cannot be read, until it is written.
+    /// Makes the bytes of a range unreadable until they are written.
     pub(crate) fn spoil(&self, range: Range<u64>) {
         assert!(range.start.is_multiple_of(SECTOR) && range.end.is_multiple_of(SECTOR));
         self.unreadable.borrow_mut().extend(range.step_by(SECTOR as usize));
     }
 
-    /// How many sectors still cannot be read.
+    /// Number of sectors that still cannot be read.
     pub(crate) fn spoilt(&self) -> usize {
         self.unreadable.borrow().len()
     }
 
-    /// All that happened so far, in order.
+    /// All operations so far, in order.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.events.borrow().clone()
     }
 
-    /// Remembers no more of what happens: for loads whose history would not fit into memory.
+    /// Stops recording operations: for loads whose history would not fit into memory.
     pub(crate) fn forget_events(&self) {
         self.forgets.set(true);
         self.events.borrow_mut().clear();
@@ -188,7 +188,7 @@ impl MemoryDisk {
         bytes
     }
 
-    /// Puts bytes on the disk behind the back of the test.
+    /// Writes bytes to the disk without recording it.
     pub(crate) fn put(&self, offset: u64, bytes: &[u8]) {
         copy_in(&mut self.pages.borrow_mut(), offset, bytes);
     }
@@ -236,7 +236,7 @@ impl BlockDevice for MemoryDisk {
     }
 
     fn read(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
-        // A damaged disk may say that it is larger than it is.
+        // A damaged superblock may claim that the disk is larger than it is.
         let refused = self.geometry.check(block::Verb::Read, offset, buffer.len() as u64);
         let pages = self.pages.clone();
         let length = buffer.len() as u64;
@@ -291,8 +291,9 @@ impl BlockDevice for MemoryDisk {
     }
 }
 
-/// Asks our own checker and an independent one whether a disk is a clean UFS2 file system: an empty
-/// text when neither has anything to say, `None` when ours has not and the other is not there.
+/// Findings of our own checker and an independent one on a disk that should be a clean UFS2 file
+/// system: an empty text if neither finds anything, `None` if ours does not and the other is
+/// missing.
 pub(crate) fn findings(disk: &MemoryDisk, name: &str) -> Option<String> {
     let runtime = World::new(0).runtime();
     // The caller may be a task already.
@@ -300,7 +301,7 @@ pub(crate) fn findings(disk: &MemoryDisk, name: &str) -> Option<String> {
     if own.is_empty() { foreign::findings_in(name, |path| disk.save(path)) } else { Some(own) }
 }
 
-/// What our own checker says of a disk.
+/// Findings of our own checker on a disk.
 pub(crate) async fn own_findings(device: &dyn BlockDevice, runtime: &runtime::Runtime) -> String {
     let options = fsck::CheckOptions::default();
     match fsck::check(device, runtime, &options, &mut |_| ()).await {
@@ -316,7 +317,7 @@ pub(crate) fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("ffs-{process}-{number}-{name}.img"))
 }
 
-/// Time that stands still and tasks of a pool on this thread: a world in which only the work moves.
+/// A stopped clock and a pool of tasks on this thread: a world in which only work makes progress.
 pub(crate) struct World {
     pool: RefCell<futures::executor::LocalPool>,
     runtime: runtime::Runtime,
@@ -363,13 +364,13 @@ impl World {
         Self { pool: RefCell::new(pool), runtime }
     }
 
-    /// What an engine needs of it.
+    /// The runtime for an engine.
     pub(crate) fn runtime(&self) -> runtime::Runtime {
         self.runtime.clone()
     }
 
-    /// Runs a future, and the tasks beside it, until it ends or nothing moves any more. On disks in
-    /// memory there is nothing to wait for: what is not done after some turns never will be.
+    /// Runs a future, and the tasks beside it, until it ends or nothing makes progress. Disks in
+    /// memory never wait: anything not done after some turns never will be.
     pub(crate) fn run_or_stall<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         const TURNS: usize = 10_000;
         let mut future = std::pin::pin!(future);

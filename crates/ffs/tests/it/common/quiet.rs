@@ -1,4 +1,4 @@
-//! A volume whose sync does not begin by itself, so that what is in the log stays there alone; and
+//! A volume whose sync does not start by itself, so that logged changes stay in the log alone; and
 //! a way to see whether a scenario finds a bug.
 
 use std::rc::Rc;
@@ -17,14 +17,14 @@ use super::volume::{Volume, open_with_log};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
-/// A volume, perhaps with its log, in a world of its own.
+/// A volume, perhaps with its log, under an executor of its own.
 pub(crate) struct Quiet {
     pub(crate) executor: Executor,
     pub(crate) disks: Pair<Rc<Disk>>,
 }
 
 impl Quiet {
-    /// Disks of so many bytes, for the volume and for a log if there is to be one.
+    /// Disks of `home` and `log` bytes, for the volume and for a log if there is to be one.
     pub(crate) fn new(home: u64, log: Option<u64>) -> Self {
         let executor = Executor::new(5);
         let images = Pair { home: Image::zeroed(home), log: log.map(Image::zeroed) };
@@ -49,7 +49,7 @@ impl Quiet {
         Volume { files: Namespace::new(engine), root: Requester::root() }
     }
 
-    /// The power goes, and with it all that nobody has flushed.
+    /// Cuts the power: everything that was not flushed is lost.
     pub(crate) fn cut(&self) -> Self {
         let left = self.disks.map(|disk| disk.platter().durable_image());
         let (executor, disks) = after_cut(1, left);
@@ -57,7 +57,7 @@ impl Quiet {
     }
 }
 
-/// Whether a scenario goes wrong with a bug.
+/// Whether a scenario fails with a planted bug.
 #[cfg(feature = "planted-bugs")]
 pub(crate) fn finds(
     bug: impl Into<super::bugs::Planted>,

@@ -1,15 +1,14 @@
-//! The judge of a disk as a cut left it, before anybody brings it back: whether it keeps the
-//! contract of soft updates.
+//! Judges a disk after a power cut, before recovery: whether it keeps the contract of soft updates.
 //!
-//! What may be there: fragments and inodes that are taken and that nobody points at, link counts
-//! that are too high, counts and hashes of groups that are behind, names of a directory that moves
-//! in both places, and pointers in pointer blocks behind the end of their file. All else is
-//! refused: a pointer to what the map calls free, or that two files have; a name of a free inode,
-//! or with another type; a directory without its dots, with a hole or a broken chunk; a '..' that
-//! names no directory; a link count that is too low; pointers of an inode behind its end; a long
-//! file that ends in a hole; an inode in use that the map calls free.
+//! Allowed are: fragments and inodes that are taken without a pointer to them, link counts that are
+//! too high, outdated counts and hashes of groups, names of a moving directory in both places, and
+//! pointers in pointer blocks behind the end of their file. All else is refused: a pointer to a
+//! fragment that is free in the map, or that two files have; a name of a free inode, or with a
+//! wrong type; a directory without its dots, with a hole or a broken chunk; a '..' that names no
+//! directory; a link count that is too low; pointers of an inode behind its end; a long file that
+//! ends in a hole; a used inode that is free in the map.
 //!
-//! It reads the structures by itself, so that what the engine believes is not asked.
+//! It reads the structures by itself, independently of the engine's state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +21,7 @@ use ufs2::layout::{
 };
 use vfs::FileKind;
 
-/// What is wrong with a disk that was cut, as sentences.
+/// Violations found on a disk after a power cut, as sentences.
 pub(crate) fn soft_update_violations(image: &Image) -> Vec<String> {
     let mut judge = Judge::read(image);
     let inodes: Vec<u64> = judge.inodes.keys().copied().collect();
@@ -44,9 +43,9 @@ struct Judge<'a> {
     image: &'a Image,
     geometry: Geometry,
     groups: Vec<Vec<u8>>,
-    /// All that are not free.
+    /// Inodes that are not free.
     inodes: BTreeMap<u64, Dinode>,
-    /// Whose a fragment is.
+    /// Owner of each fragment.
     owners: BTreeMap<u64, u64>,
     /// Blocks of directories, each with its bytes, in their order.
     chunks: BTreeMap<u64, Vec<(u64, usize)>>,
@@ -166,7 +165,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Claims what hangs from a pointer block; whether the last block of the file is among it.
+    /// Claims everything below a pointer block; returns whether the last block of the file is in
+    /// it.
     fn claim_tree(
         &mut self,
         ino: u64,
@@ -206,7 +206,7 @@ impl<'a> Judge<'a> {
         self.inodes.get(&ino).is_some_and(|dinode| dinode.kind() == Some(FileKind::Directory))
     }
 
-    /// Takes a run of fragments for a file; whether they are such as a file may have.
+    /// Claims a run of fragments for a file; returns whether a file may have it.
     fn claim(&mut self, ino: u64, address: u64, run: u64) -> bool {
         if !self.geometry.is_data_run(address, run) {
             self.says(format!("inode {ino} points at {address}, which is no place for data"));
@@ -236,7 +236,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The entries of a directory that is whole, the dots first.
+    /// The entries of an intact directory, the dots first.
     fn entries(&mut self, ino: u64) -> Option<Vec<Entry>> {
         let mut all = Vec::new();
         for (byte, length) in self.chunks.get(&ino).cloned().unwrap_or_default() {
@@ -256,8 +256,7 @@ impl<'a> Judge<'a> {
         None
     }
 
-    /// Goes through all that hangs from the root. Of directories without a name only that they are
-    /// whole is asked.
+    /// Checks everything below the root. Directories without a name must only be intact.
     fn judge_tree(&mut self) {
         let directories = self.inodes.keys().copied().filter(|&ino| self.is_directory(ino));
         let directories: Vec<u64> = directories.collect();
@@ -306,7 +305,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Adds the live entries of a chunk; false if it is none.
+/// Adds the live entries of a chunk; false if the chunk is invalid.
 fn read_chunk(chunk: &[u8], all: &mut Vec<Entry>) -> bool {
     let mut at = 0;
     while at < chunk.len() {

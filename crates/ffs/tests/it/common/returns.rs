@@ -1,5 +1,5 @@
-//! Ways in which a volume comes back from its log that are cut themselves: after a clean stop that
-//! was not finished, after a replay that nobody went on from, after a kill.
+//! Recoveries from the log that are interrupted themselves: after an unfinished clean stop, after a
+//! replay without a subsequent start, after a kill.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(crate) async fn open_devices(
     Ok((volume, opened.replayed))
 }
 
-/// Opens a volume whose sync does not begin by itself.
+/// Opens a volume whose sync does not start by itself.
 pub(crate) async fn open_pair(
     executor: &Executor,
     disks: &Pair<Rc<Disk>>,
@@ -50,7 +50,7 @@ pub(crate) async fn open_pair(
     open_devices(executor.runtime(), disks.home.clone(), log, without_sync()).await
 }
 
-/// A new volume of so many bytes with its log.
+/// A new volume of `home` bytes with its log.
 pub(crate) fn fresh(home: u64, log: u64) -> (Executor, Pair<Rc<Disk>>) {
     let images = Pair { home: Image::zeroed(home), log: Some(Image::zeroed(log)) };
     let (executor, disks) = after_cut(5, images);
@@ -60,13 +60,13 @@ pub(crate) fn fresh(home: u64, log: u64) -> (Executor, Pair<Rc<Disk>>) {
     (executor, disks)
 }
 
-/// A caller whose call is to be remembered.
+/// A caller whose call must be remembered.
 pub(crate) fn caller(number: u32) -> Requester {
     let key = CallKey::new(&number.to_le_bytes()).expect("short");
     Requester { who: Credentials::root(), call: Some(Rc::new(key)) }
 }
 
-/// What is remembered: the keys and the answers, in an order of their own.
+/// Remembered keys and answers, in an order of their own.
 pub(crate) async fn told(volume: &Volume) -> Result<Vec<(Vec<u8>, CallOutcome)>, String> {
     let told = volume.files.take_remembered().open().await;
     let told = told.map_err(|error| error.to_string())?.into_inner();
@@ -81,7 +81,7 @@ async fn lookup(volume: &Volume, text: &str) -> Result<ObjectId, String> {
     found.map_err(|error| format!("{text}: {error}"))
 }
 
-/// A file whose small piece is in the log, and the large one over it is not.
+/// A file with a small piece in the log and a large one over it that is not logged.
 struct Overwritten {
     executor: Executor,
     disks: Pair<Rc<Disk>>,
@@ -123,18 +123,18 @@ impl Overwritten {
         Self { executor, disks, volume, expected, answers, who }
     }
 
-    /// A clean stop; its callers hold their keys until then.
+    /// A clean stop; callers hold their keys until then.
     fn stop(&self) {
         assert!(self.who.call.is_some(), "its answer is wanted");
         self.executor.block_on(self.volume.files.shutdown()).expect("it stops");
     }
 
-    /// What is durable.
+    /// Durable contents of the disks.
     fn images(&self) -> Pair<Image> {
         self.disks.map(|disk| disk.platter().durable_image())
     }
 
-    /// Opens what a cut left.
+    /// Opens the disks that a cut left.
     fn judge(&self, images: Pair<Image>) -> Result<(), String> {
         let (executor, disks) = after_cut(1, images);
         executor.block_on(async {
@@ -161,8 +161,8 @@ impl Overwritten {
     }
 }
 
-/// A clean stop that is cut at every event, between the closing slot of the log and the superblock
-/// too.
+/// A clean stop that is cut at every event, including between the closing slot of the log and the
+/// superblock.
 pub(crate) fn clean_stop_that_is_cut() -> Result<(), String> {
     let world = Overwritten::new();
     world.disks.map(|disk| disk.start_trace());
@@ -171,8 +171,8 @@ pub(crate) fn clean_stop_that_is_cut() -> Result<(), String> {
     world.judge_all(&every_cut(&traces, 1))
 }
 
-/// Somebody brings the log home and closes it, and nobody takes the volume's mark back: he is cut
-/// at every event, or done, or does it once more.
+/// A process replays the log and closes it, but the volume keeps its mark. The process is cut at
+/// every event, or finishes, or does it once more.
 pub(crate) fn replay_that_nobody_goes_on_from() -> Result<(), String> {
     let world = Overwritten::new();
     let left = world.images();
@@ -194,7 +194,7 @@ pub(crate) fn replay_that_nobody_goes_on_from() -> Result<(), String> {
     world.judge(twice)
 }
 
-/// A log's device as a kernel has one: what is written through is in its cache first.
+/// A log's device as in a kernel: through writes are in its cache first.
 struct Cached(Rc<Disk>);
 
 impl BlockDevice for Cached {
@@ -239,8 +239,8 @@ async fn open_cached(
     open_devices(runtime, disks.home.clone(), log, without_sync()).await
 }
 
-/// The server is killed while it works, what it wrote last being in caches; the power goes while
-/// it, or after it, comes back. What is there then are whole Updates.
+/// The server is killed at work, with its last writes in caches; power fails during recovery, or
+/// after it. Only whole Updates are there then.
 pub(crate) fn kill_and_then_a_cut(seed: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let machine = Machine::new(&executor);
@@ -281,7 +281,8 @@ pub(crate) fn kill_and_then_a_cut(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A long SETATTR has two answers. While the log goes on, and they are told again, the last holds.
+/// A long SETATTR has two answers. While the log goes on, and they are rewritten, the last one
+/// counts.
 pub(crate) fn two_answers_of_a_call() -> Result<(), String> {
     let (executor, disks) = fresh(48 << 20, 4 << 20);
     let who = caller(77);
@@ -327,7 +328,7 @@ pub(crate) fn two_answers_of_a_call() -> Result<(), String> {
     Ok(())
 }
 
-/// A volume that has worked until its log is near its end, with many answers in it.
+/// A volume that was used until its log is near its end, with many answers in it.
 fn many_answers(log: u64) -> Pair<Image> {
     let (executor, disks) = fresh(32 << 20, log);
     executor.block_on(async {
@@ -361,8 +362,9 @@ fn many_answers(log: u64) -> Pair<Image> {
     })
 }
 
-/// A return takes over many answers, at the end of the circle, over the segments in which the epoch
-/// before began; it is cut, and what comes back is cut once more. All answers are there each time.
+/// Recovery takes over many answers, at the end of the circle, over the segments in which the
+/// previous epoch began; it is interrupted, and the next recovery is interrupted once more. All
+/// answers are there each time.
 pub(crate) fn answers_at_the_end_of_the_circle(cuts: u64) -> Result<usize, String> {
     let left = many_answers(8 << 20);
     let (executor, disks) = after_cut(1, left);

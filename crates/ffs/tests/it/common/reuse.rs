@@ -1,5 +1,5 @@
-//! Blocks of metadata that are given back and taken again for data of files, under policy `log`:
-//! what is still in the log about them, or still on its way to them, must not come over the data.
+//! Metadata blocks that are freed and reused for file data, under policy `log`: their changes in
+//! the log, and writes in flight to them, must not overwrite the data.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use super::volume::{Volume, open_with_log};
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const HOME: u64 = 4 << 20;
 const LOG: u64 = 32 << 20;
-/// Larger than what rides in an entry, and with an indirect block.
+/// Larger than the payload limit of an entry, and with an indirect block.
 const LARGE: usize = 64 << 10;
 
-/// A sync that does not begin by itself.
+/// Options for a sync that does not start by itself.
 pub(crate) fn without_sync() -> LogOptions {
     LogOptions {
         sync_interval: Duration::from_secs(3600),
@@ -32,7 +32,7 @@ pub(crate) fn without_sync() -> LogOptions {
     }
 }
 
-/// A volume with its log, in a world of its own.
+/// A volume with its log, under an executor of its own.
 struct Setup {
     executor: Executor,
     disks: Pair<Rc<Disk>>,
@@ -81,7 +81,7 @@ fn content(number: usize) -> Vec<u8> {
     (0..LARGE).map(|index| (index / 512 * 31 + number * 7) as u8 | 1).collect()
 }
 
-/// Directories with blocks of their own, and files with indirect blocks.
+/// Makes directories with blocks of their own, and files with indirect blocks.
 async fn plant_trees(volume: &Volume) -> Vec<ObjectId> {
     let root = volume.files.root();
     let mut directories = Vec::new();
@@ -111,7 +111,7 @@ async fn fell_trees(volume: &Volume, directories: &[ObjectId]) {
     }
 }
 
-/// Files until there is no room; how many.
+/// Makes files until there is no room; returns their number.
 async fn fill(volume: &Volume) -> usize {
     let root = volume.files.root();
     for number in 0.. {
@@ -144,15 +144,15 @@ async fn check(volume: &Volume, count: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Metadata is logged and given back; what takes its place is not logged. Nothing has gone home
-/// when the power goes: the replay meets all of it.
+/// Metadata is logged and freed; the data that replaces it is not logged. Nothing was written in
+/// place when power fails: the replay meets all of it.
 pub(crate) fn replay_over_new_data() -> Result<(), String> {
     let setup = fresh(Duration::from_secs(3600));
     let count = setup.executor.block_on(async {
         let volume = setup.open().await?;
         let trees = plant_trees(&volume).await;
         fell_trees(&volume, &trees).await;
-        setup.sleep(Duration::from_millis(200)).await; // until the large ones are free
+        setup.sleep(Duration::from_millis(200)).await; // until the large ones are freed
         Ok::<_, String>(fill(&volume).await)
     })?;
     assert!(count > 40, "{count} files fill the disk");
@@ -166,8 +166,8 @@ pub(crate) fn replay_over_new_data() -> Result<(), String> {
     })
 }
 
-/// Small data, which the log has and which waits to go to its place, is given back, and directories
-/// take its place. Then all that waits goes home.
+/// Small delayed data, which the log has, is freed, and directories take its place. Then everything
+/// delayed is written in place.
 pub(crate) fn delays_over_new_directories() -> Result<(), String> {
     let setup = fresh(Duration::from_secs(3600));
     let directories = setup.executor.block_on(async {
@@ -177,7 +177,7 @@ pub(crate) fn delays_over_new_directories() -> Result<(), String> {
         let piece = content(0);
         for number in 0.. {
             if volume.space().await.available_bytes < 400 << 10 {
-                break; // so that what is small takes turns in what is left
+                break; // so that small files take turns in the rest
             }
             let offset = number * LARGE as u64;
             let written = volume.write(filler, offset, piece.clone(), Stability::FileSync).await;
@@ -221,8 +221,8 @@ pub(crate) fn delays_over_new_directories() -> Result<(), String> {
     })
 }
 
-/// The sync writes directories home, slowly. Meanwhile they are removed, and their blocks are
-/// wanted for data.
+/// The sync writes directories in place, slowly. Meanwhile they are removed, and their blocks are
+/// needed for data.
 pub(crate) fn landing_over_new_data() -> Result<(), String> {
     let setup = fresh(Duration::from_millis(400));
     setup.executor.block_on(async {
@@ -231,7 +231,7 @@ pub(crate) fn landing_over_new_data() -> Result<(), String> {
         let slow = Effect::Slow(Duration::from_secs(3));
         setup.disks.home.inject(Fault::on(Verb::Write, slow).forever());
         setup.sleep(Duration::from_millis(500)).await;
-        setup.disks.home.heal(); // what was begun is under way, and stays slow
+        setup.disks.home.heal(); // writes in flight stay slow
         fell_trees(&volume, &trees).await;
         setup.sleep(Duration::from_millis(200)).await;
         let count = fill(&volume).await;

@@ -1,5 +1,5 @@
-//! Volumes that share a log, over many boots: some of them are not there, the power goes in the
-//! middle of anything, and each remembers what it was told.
+//! Volumes that share a log, over many boots: some of them are absent, power fails in the middle of
+//! anything, and each keeps everything that was acknowledged.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,31 +25,31 @@ use super::volume::Volume;
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const VOLUMES: usize = 3;
 const BOOTS: u64 = 12;
-/// Room for all that can be saved.
+/// Size of a disk for a saved log.
 const SPARE: u64 = journal::format::SMALLEST + journal::format::SEGMENT;
-/// So large that it has an indirect block.
+/// Large enough to have an indirect block.
 const LARGE: usize = 150 << 10;
-/// So large that its removal is a chain.
+/// Large enough that its removal is a chain.
 const LARGEST: usize = 4 << 20;
 
-/// What is known of a file.
+/// Known state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// It has so many bytes of this value.
+    /// It has this many bytes of this value.
     There(usize, u8),
     Gone,
-    /// The power went while it was being changed.
+    /// Power failed while it was being changed.
     Unknown,
 }
 
 type Model = RefCell<BTreeMap<String, Known>>;
 
-/// Everything that outlives a boot.
+/// Everything that survives a boot.
 #[derive(Clone)]
 pub(crate) struct Estate {
     pub(crate) volumes: Vec<Image>,
     log: Image,
-    /// What was saved of the log, by volume.
+    /// Saved parts of the log, by volume.
     saved: BTreeMap<u64, Image>,
     models: Vec<Model>,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Disks {
     pub(crate) volumes: Vec<Rc<Disk>>,
     pub(crate) log: Rc<Disk>,
     saved: Rc<RefCell<BTreeMap<u64, Rc<Disk>>>>,
-    /// Disks on which nothing has been saved.
+    /// Disks without a saved log.
     pub(crate) spare: Rc<RefCell<Vec<Rc<Disk>>>>,
 }
 
@@ -94,7 +94,7 @@ impl Estate {
         }
     }
 
-    /// The power goes.
+    /// Cuts the power.
     pub(crate) fn cut(&mut self, executor: &Executor, disks: &Disks, prng: &mut Prng) {
         executor.crash();
         self.volumes = disks.volumes.iter().map(|disk| disk.crash(prng)).collect();
@@ -104,7 +104,7 @@ impl Estate {
     }
 }
 
-/// Opens those volumes of a boot.
+/// Opens the volumes of a boot.
 pub(crate) async fn open(
     executor: &Executor,
     disks: &Disks,
@@ -137,12 +137,12 @@ pub(crate) async fn open(
     let opened = open_sharing(sharers, log, save, &runtime, &options, &mut |_| ()).await?;
     let back = used.iter().zip(&opened).filter(|(_, opened)| opened.is_ok());
     for name in back.flat_map(|(names, _)| names) {
-        disks.saved.borrow_mut().remove(name); // it is needed no more
+        disks.saved.borrow_mut().remove(name); // it is not needed any more
     }
     Ok(opened)
 }
 
-/// A file that is made, grown, cut off, removed, in an order that chance has.
+/// Makes, extends, truncates or removes a file, at random.
 async fn change(volume: &Volume, model: &Model, name: &str, prng: &RefCell<Prng>) {
     let root = volume.files.root();
     let before = model.borrow().get(name).copied().unwrap_or(Known::Gone);
@@ -171,7 +171,7 @@ async fn change(volume: &Volume, model: &Model, name: &str, prng: &RefCell<Prng>
     model.borrow_mut().insert(name.to_owned(), known);
 }
 
-/// What is there agrees with what was told; what was not told is known from now on.
+/// Checks that the files agree with the acknowledged state; an unknown state is known from now on.
 async fn look(volume: &Volume, model: &Model) -> Result<(), String> {
     let root = volume.files.root();
     let told = model.borrow().clone();
@@ -196,8 +196,8 @@ async fn look(volume: &Volume, model: &Model) -> Result<(), String> {
     Ok(())
 }
 
-/// One boot of those volumes: they are opened, looked at, used for a while, and stopped if the
-/// power does not go before.
+/// One boot of these volumes: they are opened, checked, used for a while, and stopped if power does
+/// not fail before.
 async fn boot(
     executor: &Executor,
     disks: &Disks,
@@ -233,7 +233,7 @@ async fn boot(
 /// A life of volumes with one log.
 ///
 /// # Errors
-/// What was not as it was told.
+/// The first state that differs from the acknowledged one.
 pub(crate) fn life(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let mut estate = Estate::new();
@@ -246,7 +246,7 @@ pub(crate) fn life(seed: u64) -> Result<(), String> {
         let disks = estate.disks(&executor);
         let models = std::mem::take(&mut estate.models);
         let run = boot(&executor, &disks, &present, &models, stops);
-        // The first of them is cut while it opens.
+        // The shortest times cut a boot while it opens.
         let short = |prng: &mut Prng| Duration::from_micros(prng.between(100, 100_000));
         let time = if last { Duration::from_secs(3600) } else { short(&mut prng) };
         let ended = executor.block_on_for(time, run);
@@ -268,11 +268,11 @@ pub(crate) fn life(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A large file is removed from one of the volumes, the power goes, and goes again while they are
-/// opened: at any moment of that what is to be freed is known.
+/// A large file is removed from one of the volumes, power fails, and fails again while they are
+/// opened: at any moment of that the space to be freed is known.
 ///
 /// # Errors
-/// What was not freed.
+/// The space that was not freed.
 pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let present: Vec<usize> = (0..VOLUMES).collect();
@@ -298,8 +298,8 @@ pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Volumes that were cut off while a large file of the second one was going; how much was free
-/// before, on that one; and how long it takes to open all of them.
+/// Volumes that crashed while a large file of the second one was being freed; the free space
+/// before, on that one; and the time that it takes to open all of them.
 pub(crate) fn with_a_chain(seed: u64, prng: &mut Prng) -> Result<(Estate, FsStat, u64), String> {
     let present: Vec<usize> = (0..VOLUMES).collect();
     loop {
@@ -315,7 +315,8 @@ pub(crate) fn with_a_chain(seed: u64, prng: &mut Prng) -> Result<(Estate, FsStat
     }
 }
 
-/// The power goes when the removal of a large file has been answered; and how much was free before.
+/// Cuts the power when the removal of a large file has been answered; also returns the free space
+/// before.
 fn cut_after_removal(prng: &mut Prng) -> Result<(Estate, FsStat), String> {
     let mut estate = Estate::new();
     let executor = Executor::new(prng.next_u64());
@@ -333,7 +334,7 @@ fn cut_after_removal(prng: &mut Prng) -> Result<(Estate, FsStat), String> {
     Ok((estate, before))
 }
 
-/// Opens those volumes, none of which is refused.
+/// Opens volumes, none of which is refused.
 pub(crate) async fn all(
     executor: &Executor,
     disks: &Disks,
@@ -351,7 +352,7 @@ pub(crate) async fn all(
 /// come back.
 ///
 /// # Errors
-/// What was not as it was told.
+/// The first state that differs from the acknowledged one.
 pub(crate) fn one_that_stops(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let mut estate = Estate::new();
@@ -394,8 +395,8 @@ pub(crate) fn one_that_stops(seed: u64) -> Result<(), String> {
     })
 }
 
-/// Several write to each volume at once, more than rides in an entry. Gives entries and writes of
-/// the log.
+/// Several tasks write to each volume at once, more than the payload limit of an entry. Returns the
+/// numbers of entries and writes of the log.
 pub(crate) fn large_writes(seed: u64) -> (u64, u64) {
     const WRITERS: u32 = 4;
     const ROUNDS: u32 = 10;
@@ -428,8 +429,7 @@ pub(crate) async fn make(volume: &Volume, number: u32) {
     volume.write(file, 0, vec![7; 700], Stability::FileSync).await.expect("there is room");
 }
 
-/// Two volumes and the log that they share, as they are when the power goes; and what is there
-/// when they are back.
+/// Two volumes and the log that they share, at a power failure; and their contents after recovery.
 pub(crate) fn golden() -> (Vec<Image>, String) {
     let executor = Executor::new(1);
     let estate = Estate::new();
@@ -447,7 +447,7 @@ pub(crate) fn golden() -> (Vec<Image>, String) {
     (images, told)
 }
 
-/// What is on volumes that come back with their log, a line for each name.
+/// Contents of volumes after recovery with their log, a line for each name.
 pub(crate) fn replayed(images: &[Image]) -> String {
     let (log, volumes) = images.split_last().expect("there are some");
     let (volumes, models) = (volumes.to_vec(), Vec::new());

@@ -1,4 +1,4 @@
-//! A volume with soft updates, whose answers are waited for or not, and what it counts.
+//! A volume with soft updates and its counters; answers are awaited or not.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use super::volume::{Volume, name};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
-/// What the volume is like.
+/// Settings of the volume.
 pub(crate) struct Setting {
-    /// How its changes wait.
+    /// How long its changes wait.
     pub(crate) options: SoftUpdatesOptions,
     /// How it is made.
     pub(crate) make: MkfsOptions,
-    /// How large it is.
+    /// Its size.
     pub(crate) megabytes: u64,
     /// Bytes of memory.
     pub(crate) cache: usize,
@@ -55,7 +55,7 @@ async fn answer<T, A>(sealed: Sealed<vfs::Answer<T, A>>, waits: bool) -> Result<
 }
 
 impl Soft {
-    /// Makes one and opens it on a consumer's SSD, and does something with it.
+    /// Makes a volume, opens it on a consumer's SSD, and runs `test` with it.
     pub(crate) fn with(setting: &Setting, test: impl AsyncFnOnce(&Self)) {
         let executor = Executor::new(3);
         let image = Image::zeroed(setting.megabytes << 20);
@@ -79,7 +79,7 @@ impl Soft {
         self.volume.files.store().engine().soft_updates().expect("it has them")
     }
 
-    /// Makes a file in the root, and waits until that is durable or not.
+    /// Makes a file in the root; waits until that is durable if `waits`.
     pub(crate) async fn create(&self, file: &str, waits: bool) -> ObjectId {
         self.create_in(self.root, file, waits).await
     }

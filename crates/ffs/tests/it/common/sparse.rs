@@ -1,14 +1,14 @@
 //! Disks as text: a line for each stretch of bytes, zeros left out. `800 00ff` are two bytes at
-//! byte 0x800, and `800 1000*a5` are 0x1000 equal ones.
+//! offset 0x800, and `800 1000*a5` are 0x1000 equal ones.
 
 use std::fmt::Write;
 
 use sim::Image;
 
-/// So many equal bytes are a stretch of their own.
+/// Number of equal bytes from which on they are a stretch of their own.
 const RUN: usize = 32;
 
-/// Volumes, and then their log.
+/// Writes volumes, and then their log.
 pub(crate) fn write(disks: &[Image]) -> String {
     let mut text = String::new();
     for (number, image) in disks.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Volumes of a shared log that go a way of their own for a while: one is repaired alone, one has a
-//! copy, and one had the log alone.
+//! Volumes of a shared log that are used apart for a while: one is repaired alone, one has a copy,
+//! and one had the log alone.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use vfs::{FileSystem, Requester};
 use super::sharing::{Disks, Estate, all, make, open, with_a_chain};
 use super::volume::{Volume, open_with_log};
 
-/// Two volumes of a log with a file on the second, cut off.
+/// Two volumes of a log after a crash, with a file on the second.
 fn cut_off(prng: &mut Prng) -> Estate {
     let mut estate = Estate::new();
     let executor = Executor::new(3);
@@ -28,8 +28,8 @@ fn cut_off(prng: &mut Prng) -> Estate {
     estate
 }
 
-/// One is brought home by itself, which is cut before its mark is taken back; then the other is
-/// served without it, and then both.
+/// One is replayed by itself, which is cut before its mark is cleared; then the other is served
+/// without it, and then both.
 pub(crate) fn repaired_alone() -> Result<(), String> {
     let mut prng = Prng::new(3);
     let mut estate = cut_off(&mut prng);
@@ -56,8 +56,9 @@ pub(crate) fn repaired_alone() -> Result<(), String> {
     Ok(())
 }
 
-/// One is to be brought home by itself in the middle of a large file that goes: it is refused, and
-/// nothing is written, however often. Once all were served, the file is gone, and it can be.
+/// A replay of one volume by itself is tried while a large file is being freed: this is refused,
+/// and nothing is written, however often it is tried. Once all were served, the file is gone, and
+/// the replay is possible.
 pub(crate) fn large_file_repaired_alone(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let (mut estate, before, _) = with_a_chain(seed, &mut prng)?;
@@ -102,7 +103,7 @@ pub(crate) fn large_file_repaired_alone(seed: u64) -> Result<(), String> {
     })
 }
 
-/// The second volume, and what the log has of it, as `duramen fsck` prepares it.
+/// The second volume, and its part of the log, as `duramen fsck` prepares it.
 async fn prepared_alone(
     executor: &Executor,
     disks: &Disks,
@@ -113,7 +114,7 @@ async fn prepared_alone(
     prepare(&device, Some(&log), &executor.runtime(), log_use).await
 }
 
-/// A volume has the log alone, and the power goes at any moment of a start; then the other one is
+/// A volume has the log alone, and power fails at any moment of a start; then the other one is
 /// served with the log, and then both.
 pub(crate) fn alone_before(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
@@ -155,7 +156,7 @@ async fn alone(executor: &Executor, disks: &Disks) -> Result<Volume, String> {
     Ok(Volume { files: Namespace::new(engine), root: Requester::root() })
 }
 
-/// The first is served without the second, and then with it, which has its file.
+/// The first is served without the second, and then with it, which still has its file.
 fn both_after_one(estate: &mut Estate, prng: &mut Prng, has_file: bool) -> Result<(), String> {
     for present in [vec![0], vec![0, 1]] {
         let executor = Executor::new(9);
@@ -173,8 +174,8 @@ fn both_after_one(estate: &mut Estate, prng: &mut Prng, has_file: bool) -> Resul
     Ok(())
 }
 
-/// A volume is named together with its copy: neither is served, and the volume comes back with what
-/// the log has of it when it is named alone.
+/// A volume is named together with its copy: neither is served, and the volume gets its changes
+/// from the log when it is named alone.
 pub(crate) fn named_with_its_copy() -> Result<(), String> {
     let mut prng = Prng::new(3);
     let mut estate = cut_off(&mut prng);
@@ -201,9 +202,9 @@ pub(crate) fn named_with_its_copy() -> Result<(), String> {
     })
 }
 
-/// A volume was served twice since a copy of its disk was made, and cut off both times. The copy is
-/// put in its place: what it lacks is in no log any more, so it is refused; the disk itself, put
-/// back, has all.
+/// A volume was served twice since a copy of its disk was made, and crashed both times. The copy is
+/// put in its place: the changes that it lacks are in no log any more, so it is refused; the disk
+/// itself, put back, has everything.
 pub(crate) fn replaced_by_a_copy() -> Result<(), String> {
     let mut prng = Prng::new(3);
     let mut estate = cut_off(&mut prng);

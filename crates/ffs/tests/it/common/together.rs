@@ -1,5 +1,5 @@
-//! Large writes side by side under policy `log`: whatever a file is said to hold after a cut was on
-//! the disk before the log told of it.
+//! Large writes side by side under policy `log`: the data that a file has after a cut was on the
+//! disk before the log recorded it.
 
 use std::rc::Rc;
 
@@ -16,9 +16,9 @@ use super::volume::{Volume, try_open_pair};
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const WRITERS: usize = 12;
 const ROUNDS: usize = 6;
-/// Writers of which each writes over one file.
+/// Number of writers that each overwrite one file.
 const OVERWRITERS: usize = 6;
-/// Larger than what rides in an entry.
+/// Larger than the payload limit of an entry.
 const LARGE: usize = 24 << 10;
 
 fn name(writer: usize, round: usize) -> String {
@@ -29,7 +29,8 @@ fn content(writer: usize, round: usize) -> Vec<u8> {
     vec![(writer * ROUNDS + round) as u8 | 0x80; LARGE]
 }
 
-/// Writers that each make one file after the other; says what a cut shows that may not be.
+/// Writers that each make one file after the other; returns an error for an impossible state after
+/// a cut.
 pub(crate) fn large_writes_side_by_side(seed: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let images = Pair { home: Image::zeroed(16 << 20), log: Some(Image::zeroed(4 << 20)) };
@@ -79,8 +80,8 @@ pub(crate) fn large_writes_side_by_side(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A small write, which rides in its entry, and a large one over it, which does not; then the power
-/// goes, and nothing is left that was not durable. Says what the file holds that it may not.
+/// A small write, which is logged with its data, and a large one over it, which is not; then power
+/// fails, and only durable data is left. Returns an error if the file has impossible content.
 pub(crate) fn large_write_over_a_small_one(seed: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let images = Pair { home: Image::zeroed(16 << 20), log: Some(Image::zeroed(4 << 20)) };
@@ -108,8 +109,8 @@ pub(crate) fn large_write_over_a_small_one(seed: u64) -> Result<(), String> {
     })
 }
 
-/// A small write, which is delayed, is read; then a large one goes over it, and everything goes to
-/// its place. Says what does not show.
+/// A small write, which is delayed, is read; then a large one goes over it, and everything is
+/// written in place. Returns an error if data is missing.
 pub(crate) fn large_write_over_a_delayed_one(seed: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let images = Pair { home: Image::zeroed(16 << 20), log: Some(Image::zeroed(4 << 20)) };
@@ -148,8 +149,8 @@ pub(crate) fn large_write_over_a_delayed_one(seed: u64) -> Result<(), String> {
     })
 }
 
-/// A file that is freed in steps loses its name, and the power goes with the answer. Says what is
-/// not free when it has been brought back.
+/// A file that is freed in steps loses its name, and power fails with the answer. Returns an error
+/// if space is not free after recovery.
 pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let images = Pair { home: Image::zeroed(16 << 20), log: Some(Image::zeroed(4 << 20)) };
@@ -177,7 +178,7 @@ pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
 }
 
 /// As [`large_file_that_goes`], in more steps, while others write and the head of the log moves on;
-/// cut at any of them.
+/// cut at any step.
 pub(crate) fn large_file_that_goes_slowly(seed: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let images = Pair { home: Image::zeroed(48 << 20), log: Some(Image::zeroed(4 << 20)) };

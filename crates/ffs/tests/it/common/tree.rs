@@ -1,4 +1,4 @@
-//! The kit's tree of actors on a volume of ours: what is recorded, where it is cut, who judges.
+//! The kit's tree of actors on one of our volumes: recording, cutting, judging.
 
 use std::rc::Rc;
 
@@ -14,8 +14,8 @@ use super::volume::{Volume, try_open_pair};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
-/// What volume it is, and how much is done on it. Its disks have a volatile cache, and their writes
-/// take their time and overtake each other.
+/// The volume, and the amount of work on it. Its disks have a volatile cache, and their writes take
+/// time and overtake each other.
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(crate) options: MkfsOptions,
@@ -92,8 +92,8 @@ pub(crate) fn record(seed: u64, setting: &Setting) -> Run<'_, Setting> {
     tree::record(setting, seed, setting.steps)
 }
 
-/// Records runs, cuts each at random, and judges what comes back. `DURAMEN_RUNS` says how many,
-/// each from a seed of its own.
+/// Records runs, cuts each at random, and judges the recovered volume. `DURAMEN_RUNS` gives the
+/// number of runs, each with its own seed.
 pub(crate) fn cut_at_random(seed: u64, setting: &Setting) {
     let runs = std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     for seed in (seed..).step_by(1000).take(runs) {

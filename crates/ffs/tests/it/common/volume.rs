@@ -1,4 +1,4 @@
-//! Volumes of ours that are open, for the verbs and actors of the kit.
+//! Open volumes, for the verbs and actors of the kit.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 pub(crate) type Volume = enginekit::Volume<Ffs>;
 pub(crate) type Actor<'a> = enginekit::volume::Actor<'a, Ffs>;
 
-/// A new volume that is open.
+/// A new, open volume.
 pub(crate) async fn fresh(
     world: &World,
     size: u64,
@@ -34,7 +34,7 @@ pub(crate) async fn reopen(world: &World, disk: &Rc<MemoryDisk>) -> Volume {
     try_open(world.runtime(), disk.clone()).await.unwrap_or_else(|error| panic!("{error}")).0
 }
 
-/// Opens a volume for writing; what the rebuild did, if there was one.
+/// Opens a volume for writing; also returns the report of the rebuild, if there was one.
 pub(crate) async fn try_open(
     runtime: runtime::Runtime,
     disk: Rc<dyn block::BlockDevice>,
@@ -52,7 +52,7 @@ thread_local! {
 /// The policies that need no log.
 pub(crate) const WITHOUT_LOG: [PolicyKind; 2] = [PolicyKind::Sync, PolicyKind::SoftUpdates];
 
-/// Does something with volumes that are opened under this policy if they have no log.
+/// Runs `run` with volumes opened under this policy if they have no log.
 pub(crate) fn under<T>(policy: PolicyKind, run: impl FnOnce() -> T) -> T {
     let before = ALONE.replace(policy);
     let result = run();
@@ -73,7 +73,7 @@ pub(crate) async fn open_with_log(
     open(policy, Disks { volume, log, intents: None }, runtime, &options, progress).await
 }
 
-/// Opens a volume with its log, if it has one; what the rebuild did, if there was one.
+/// Opens a volume with its log, if it has one; also returns the report of the rebuild, if any.
 pub(crate) async fn try_open_pair(
     runtime: runtime::Runtime,
     disks: &Pair<Rc<sim::Disk>>,
@@ -86,7 +86,7 @@ pub(crate) async fn try_open_pair(
     Ok((Volume::new(opened.files), opened.rebuilt))
 }
 
-/// A sync that is often at work, so that cuts meet it.
+/// A sync that often runs, so that cuts meet it.
 fn small_log() -> LogOptions {
     LogOptions {
         sync_interval: Duration::from_millis(3),

@@ -1,4 +1,4 @@
-//! The disks that are damaged, and what is known of the files on them.
+//! The disks to be damaged, and the known state of their files.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,23 +18,23 @@ use crate::common::edit::geometry_of;
 use crate::common::volume::{Volume, fresh, name, open_with_log};
 use crate::common::{MemoryDisk, World, freebsd_disk};
 
-/// What is known of one file.
+/// Known state of one file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Known {
     pub(crate) attributes: Attributes,
     pub(crate) paths: Vec<String>,
-    /// Of a regular file: what stands where it has blocks.
+    /// For a regular file: the content of its blocks.
     pub(crate) pieces: Vec<(u64, Vec<u8>)>,
-    /// Of a symbolic link.
+    /// Target of a symbolic link.
     pub(crate) target: Option<Bytes>,
-    /// Of a directory: its names, without dots, and the inodes that they name.
+    /// For a directory: its names, without dots, and the inodes that they name.
     pub(crate) names: BTreeMap<String, u64>,
 }
 
 /// The files of a disk, by inode.
 pub(crate) type Files = BTreeMap<u64, Known>;
 
-/// A disk that is well, stopped, and known.
+/// An undamaged, cleanly stopped disk with known files.
 pub(crate) struct Base {
     pub(crate) name: &'static str,
     pub(crate) disk: MemoryDisk,
@@ -67,7 +67,7 @@ impl Base {
         Self::made("32k", &options, 6 << 20, 300)
     }
 
-    /// A disk that FreeBSD wrote, where there is one.
+    /// A disk written by FreeBSD, if there is one.
     pub(crate) fn freebsd() -> Option<Self> {
         let image = freebsd_disk("little")?;
         let disk = MemoryDisk::new(image.len() as u64);
@@ -112,7 +112,7 @@ pub(crate) async fn open_to_read(world: &World, disk: &MemoryDisk) -> Result<Vol
     Ok(Volume { files: Namespace::new(opened.files), root: Requester::root() })
 }
 
-/// Reads all files of a disk: what `map` knows to have blocks, there.
+/// Reads all files of a disk: regular files where they have blocks in `map`.
 pub(crate) fn files_of(disk: &MemoryDisk, map: &Map) -> Result<Files, String> {
     let world = World::new(1);
     world.run(async {
@@ -199,12 +199,12 @@ async fn list(volume: &Volume, directory: ObjectId) -> Result<Vec<(String, Attri
     Ok(names)
 }
 
-/// Bytes that are different in every file, and nowhere zero.
+/// Bytes that are different in every file, and never zero.
 fn pattern(seed: u64, length: u64) -> Vec<u8> {
     (0..length).map(|at| (at ^ at >> 8 ^ seed.wrapping_mul(37)) as u8 | 1).collect()
 }
 
-/// A regular file: its name, what is written where, and the size that it is given then.
+/// A regular file: its name, the ranges that are written, and its final size.
 type Shape<'a> = (&'a str, &'a [(u64, u64)], u64);
 
 /// Makes a tree with a file of every kind and shape.
@@ -279,7 +279,7 @@ async fn special(volume: &Volume, root: ObjectId, block: u64) -> Result<(), FsEr
     Ok(())
 }
 
-/// A directory of many chunks: names long and short of two files.
+/// A directory of many chunks: long and short names of two files.
 async fn many(volume: &Volume, root: ObjectId, names: u64) -> Result<(), FsError> {
     let large = volume.mkdir(root, "large").await?;
     let files = [volume.create(large, "first").await?, volume.create(large, "second").await?];
@@ -293,7 +293,7 @@ async fn many(volume: &Volume, root: ObjectId, names: u64) -> Result<(), FsError
     Ok(())
 }
 
-/// Files that are gone again leave free inodes, empty entries and holes between fragments.
+/// Removed files leave free inodes, empty entries and holes between fragments.
 async fn removed(volume: &Volume, root: ObjectId) -> Result<(), FsError> {
     for text in ["gone-1", "gone-2", "stays", "gone-3"] {
         let id = volume.create(root, text).await?;

@@ -1,4 +1,4 @@
-//! All damages of a table, in a fixed order.
+//! All damages of the table, in a fixed order.
 
 use std::mem::offset_of;
 
@@ -16,7 +16,7 @@ use super::map::Owner;
 use super::mutation::{Mutation, Structure, structure_of};
 use crate::common::edit::{group_byte, inode_at, inode_byte};
 
-/// Everything.
+/// Every damage.
 pub(crate) fn all(base: &Base, overwrites: u64) -> Vec<Mutation> {
     let mut cases = Vec::new();
     superblocks(base, &mut cases);
@@ -54,7 +54,7 @@ fn every_byte(
     }
 }
 
-/// Other numbers in the place of one.
+/// Replacements for a number.
 fn numbers(
     cases: &mut Vec<Mutation>,
     structure: Structure,
@@ -120,7 +120,7 @@ fn summary(base: &Base, cases: &mut Vec<Mutation>) {
     every_byte(base, cases, Structure::Summary, (start, "area"), offsets);
 }
 
-/// Numbers that a pointer should not be, and some that it might.
+/// Impossible values for a pointer, and some plausible ones.
 fn addresses(base: &Base, ino: u64) -> Vec<u64> {
     let geometry = &base.geometry;
     let foreign = base.map.fragments(
@@ -166,7 +166,7 @@ fn inodes(base: &Base, cases: &mut Vec<Mutation>) {
     for ino in [Some(0), Some(1), unused, former].into_iter().flatten() {
         inode(base, cases, ino, None, &format!("free inode {ino}"));
     }
-    // Behind the limit nothing means anything.
+    // Bytes behind the limit have no meaning.
     let group = geometry.group_count - 1;
     let limit = base.map.initialised[group as usize];
     if limit < geometry.inodes_per_group {
@@ -340,7 +340,7 @@ fn attributes(base: &Base, cases: &mut Vec<Mutation>) {
     }
 }
 
-/// Blocks of metadata, now and then of data, that something else was written over.
+/// Blocks of metadata, sometimes of data, that are overwritten with something else.
 fn blocks(base: &Base, count: u64, cases: &mut Vec<Mutation>) {
     let mut prng = Prng::new(0xb10c);
     let metadata = base.metadata();
@@ -349,7 +349,7 @@ fn blocks(base: &Base, count: u64, cases: &mut Vec<Mutation>) {
     for index in 0..count {
         let pool = if prng.chance(1, 8) { &used } else { &metadata };
         let at = pool[prng.index(pool.len())] * size;
-        // Inodes that nobody uses are most of the metadata: they shall not be most of the cases.
+        // Unused inodes are most of the metadata: they shall not be most of the cases.
         let inodes = matches!(base.map.owner(at), Owner::Inodes(_));
         if inodes && prng.chance(7, 8) {
             continue;

@@ -1,5 +1,5 @@
-//! Damages of several places at once, which agree with each other so well that one rule alone sees
-//! that something is wrong.
+//! Damages of several places at once that agree with each other so well that only one rule detects
+//! them.
 
 use std::mem::offset_of;
 
@@ -43,7 +43,7 @@ impl Maker<'_> {
         self.put(inode_byte(&self.base.geometry, ino), dinode.as_bytes());
     }
 
-    /// Where the entry of a name stands on the disk.
+    /// Position of a name's entry on the disk.
     fn entry(&self, path: &str) -> u64 {
         let (directory, name) = path.rsplit_once('/').expect("a path");
         let ino = if directory.is_empty() { ROOT_INODE } else { self.ino(directory) };
@@ -71,7 +71,7 @@ impl Maker<'_> {
         panic!("no entry {path}");
     }
 
-    /// Lets a name be that of another file.
+    /// Makes a name refer to another file.
     fn rename_to(&mut self, path: &str, ino: u64, kind: FileKind) {
         let at = self.entry(path);
         self.put(at, &(ino as u32).to_le_bytes());
@@ -103,7 +103,7 @@ impl Maker<'_> {
 
 type Build = fn(&mut Maker<'_>);
 
-/// What each is, and how it is made.
+/// Descriptions of the damages, and functions that make them.
 const BUILDS: &[(&str, Build)] = &[
     ("a name that nobody has any more", |it| it.drop_name("/stays")),
     ("a directory with two names", |it| {
@@ -154,7 +154,7 @@ const BUILDS: &[(&str, Build)] = &[
         let ino = it.ino("/large");
         let block = it.base.geometry.block_size;
         let size = it.base.files[&ino].attributes.size;
-        // What is left of its last block becomes part of it, and a block that is not there.
+        // The rest of its last block becomes part of it, and a missing block.
         let own = |owner| matches!(owner, Owner::Directory(own, at) if own == ino && at >= size);
         for fragment in it.base.map.fragments(own) {
             let start = it.base.geometry.byte_address(fragment);

@@ -1,8 +1,8 @@
-//! For each invariant a damage that it alone sees: found by a search through all cases.
+//! For each invariant a damage that it alone detects: found by a search through all cases.
 
 use fsck::Invariant as I;
 
-/// A damage that nobody but this invariant sees: whether it is sealed, and its label.
+/// A damage that only this invariant detects: whether it is sealed, and its label.
 pub(crate) struct Proof {
     pub(crate) invariant: I,
     pub(crate) sealed: bool,
@@ -17,8 +17,8 @@ const fn raw(invariant: I, label: &'static str) -> Proof {
     Proof { invariant, sealed: false, label }
 }
 
-/// All but [`I::Data`] and [`I::Readable`], which need a disk that cannot be read, and
-/// [`I::LogHome`], which needs a log.
+/// All except [`I::Data`] and [`I::Readable`], which need an unreadable disk, and [`I::LogHome`],
+/// which needs a log.
 pub(crate) const PROOFS: &[Proof] = &[
     sealed(I::SuperblockFields, "primary byte 61: 0x00 becomes 0xff"),
     raw(I::SuperblockHash, "primary byte 92: 0x00 becomes 0x80"),

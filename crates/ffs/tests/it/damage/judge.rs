@@ -1,10 +1,11 @@
-//! What the checker makes of a damage, and whether that is right.
+//! Judges the checker's treatment of a damage.
 //!
-//! 1. A look finds something, or there is a [`Reason`] why nobody could. It writes nothing.
+//! 1. A look finds something, or there is a [`Reason`] why it cannot be detected. It writes
+//!    nothing.
 //! 2. A repair of a copy finds the same, and a second check of it finds nothing.
-//! 3. The volume opens, and every file that was not damaged is as it was: with its attributes,
-//!    under its paths, or, when a directory on a path was damaged, under any.
-//! 4. The work is bounded: no check reads the disk more than so many times.
+//! 3. The volume opens, and every undamaged file is as it was: with its attributes, under its
+//!    paths, or, if a directory on a path was damaged, under any.
+//! 4. The work is bounded: no check reads more than [`READS`] times the size of the disk.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ use super::mutation::{Mutation, Touched};
 use super::reason::{Reason, reason};
 use crate::common::{MemoryDisk, World};
 
-/// What came of a damage.
+/// Outcome of a damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Detected(BTreeSet<Invariant>),
@@ -27,14 +28,14 @@ pub(crate) enum Outcome {
 /// A damage that was judged.
 pub(crate) struct Judged {
     pub(crate) outcome: Outcome,
-    /// What the repair left, if there was anything to repair.
+    /// The repaired disk, if a repair was needed.
     pub(crate) repaired: Option<MemoryDisk>,
 }
 
-/// No check reads more than the disk's size so many times.
+/// Maximum bytes that a check reads, as a multiple of the disk's size.
 const READS: u64 = 60;
 
-/// Checks a disk; with `without`, one invariant is left out.
+/// Checks a disk; `without` leaves one invariant out.
 pub(crate) fn examine(
     disk: &MemoryDisk,
     repair: bool,
@@ -53,7 +54,7 @@ pub(crate) fn lines(report: &Report) -> String {
 /// Judges one damage.
 ///
 /// # Errors
-/// What the checker did wrong, apart from missing it.
+/// The checker's error, other than missing the damage.
 pub(crate) fn judge(base: &Base, mutation: &Mutation, sealed: bool) -> Result<Judged, String> {
     let disk = mutation.apply(base, sealed);
     let look = examine(&disk, false, None).map_err(|error| format!("the look: {error}"))?;
@@ -80,10 +81,10 @@ fn size(base: &Base) -> u64 {
     base.geometry.size * base.geometry.fragment_size
 }
 
-/// Repairs a disk and shows that nothing is left to find.
+/// Repairs a disk and checks that nothing is left to find.
 ///
 /// # Errors
-/// What is wrong with the repair.
+/// The defect of the repair.
 pub(crate) fn repair(disk: &MemoryDisk, look: Option<&Report>) -> Result<(), String> {
     let report = examine(disk, true, None).map_err(|error| format!("the repair: {error}"))?;
     if let Some(look) = look
@@ -98,10 +99,10 @@ pub(crate) fn repair(disk: &MemoryDisk, look: Option<&Report>) -> Result<(), Str
     Ok(())
 }
 
-/// Compares the files of a repaired disk with what they were.
+/// Compares the files of a repaired disk with their known state.
 ///
 /// # Errors
-/// The first file that is not as it was, and was not damaged.
+/// The first undamaged file that differs.
 pub(crate) fn compare(base: &Base, disk: &MemoryDisk, touched: &Touched) -> Result<(), String> {
     let files = files_of(disk, &base.map)?;
     for (ino, known) in &base.files {
@@ -142,7 +143,7 @@ fn compare_file(
     if !directory && attributes.nlink as usize != found.paths.len() {
         return Err(format!("{label} counts {} links: {:?}", attributes.nlink, found.paths));
     }
-    // Links go and come with names, and a directory grows with what is put into it.
+    // Link counts change with names, and a directory grows when names are added.
     if directory || !touched.directories.is_empty() {
         attributes.nlink = known.attributes.nlink;
     }
@@ -161,7 +162,7 @@ fn compare_file(
     Ok(())
 }
 
-/// Names of a directory that was not damaged stay, unless what they named was.
+/// Names of an undamaged directory stay, unless the files that they named were damaged.
 fn compare_names(
     files: &Files,
     touched: &Touched,

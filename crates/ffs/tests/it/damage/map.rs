@@ -1,6 +1,6 @@
-//! What each byte of a disk belongs to.
+//! Map of each byte of a disk to its owner.
 //!
-//! Read from a disk that is well, so that nothing is doubted here.
+//! Read from an undamaged disk, so that nothing is verified here.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use vfs::FileKind;
 use crate::common::MemoryDisk;
 use crate::common::edit::{group_at, inode_at};
 
-/// What a fragment holds.
+/// Owner of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Nothing: it is free, or in front of the superblock.
+    /// No owner: it is free, or in front of the superblock.
     Nothing,
     /// The primary superblock.
     Superblock,
-    /// A copy of it.
+    /// A copy of the superblock.
     Backup(u64),
     /// A group block.
     Group(u64),
@@ -28,25 +28,25 @@ pub(crate) enum Owner {
     Inodes(u64),
     /// The summary area.
     Summary,
-    /// A block of a regular file, or the target of a link, with its place in the file.
+    /// Data of a regular file, or the target of a link, with its offset in the file.
     Data(u64, u64),
     /// Chunks of a directory.
     Directory(u64, u64),
-    /// Pointers of a file: at this level, from this block of the file on.
+    /// Pointers of a file: level, and first block of the file.
     Indirect(u64, u64),
-    /// Extended attributes, with their place in the area.
+    /// Extended attributes, with their offset in the area.
     Attribute(u64, u64),
 }
 
-/// What everything on a disk is.
+/// Owners of all bytes of a disk.
 pub(crate) struct Map {
     fragment_size: u64,
     owners: Vec<Owner>,
-    /// Of each regular file: where in it there are blocks.
+    /// Ranges with blocks of each regular file.
     extents: BTreeMap<u64, Vec<(u64, u64)>>,
     /// Every allocated inode.
     pub(crate) inodes: BTreeMap<u64, Dinode>,
-    /// Inodes that are initialised, of each group.
+    /// Number of initialised inodes of each group.
     pub(crate) initialised: Vec<u64>,
 }
 
@@ -71,18 +71,18 @@ impl Map {
         maker.map
     }
 
-    /// What a byte belongs to.
+    /// Owner of a byte.
     pub(crate) fn owner(&self, byte: u64) -> Owner {
         let index = (byte / self.fragment_size) as usize;
         self.owners.get(index).copied().unwrap_or(Owner::Nothing)
     }
 
-    /// Where a regular file has blocks: offset and length of each, up to its end.
+    /// Ranges of a regular file with blocks: offset and length of each, up to its end.
     pub(crate) fn extents(&self, ino: u64) -> &[(u64, u64)] {
         self.extents.get(&ino).map_or(&[], Vec::as_slice)
     }
 
-    /// The fragments that hold what `wanted` says, in order.
+    /// The fragments with a `wanted` owner, in order.
     pub(crate) fn fragments(&self, wanted: impl Fn(Owner) -> bool) -> Vec<u64> {
         let owners = (0..).zip(&self.owners);
         owners.filter(|(_, owner)| wanted(**owner)).map(|(fragment, _)| fragment).collect()
@@ -198,7 +198,7 @@ impl Maker<'_> {
         self.map.extents.entry(ino).or_default().push((start, length));
     }
 
-    /// Fragments that block `lbn` of a file of `size` bytes holds.
+    /// Number of fragments in block `lbn` of a file of `size` bytes.
     fn run(&self, size: u64, lbn: u64) -> u64 {
         let block = self.geometry.block_size;
         let small = size <= DIRECT_POINTERS as u64 * block;

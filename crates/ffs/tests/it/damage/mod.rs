@@ -1,15 +1,15 @@
-//! Disks with something wrong on them, and the judges of what the checker makes of those.
+//! Damaged disks, and judges of the checker's results on them.
 //!
-//! * `base`: the disks that are damaged, with everything that is known of their files.
-//! * `map`: what each byte of such a disk belongs to.
-//! * `mutation`: one damage, and sealing it, so that no check hash gives it away.
-//! * `cases`: all damages of a table, in a fixed order.
+//! * `base`: the disks to be damaged, with the known state of their files.
+//! * `map`: the owner of each byte of such a disk.
+//! * `mutation`: one damage, and sealing it, so that no check hash reveals it.
+//! * `cases`: all damages of the table, in a fixed order.
 //! * `composed`: damages of several places that agree with each other.
-//! * `invariants`: for each rule a damage that it alone sees.
-//! * `reason`: why a damage cannot be seen. As narrow as can be.
-//! * `judge`: look, repair, look again, read all files that were not damaged.
+//! * `invariants`: for each rule a damage that it alone detects.
+//! * `reason`: reasons why a damage cannot be detected. As narrow as possible.
+//! * `judge`: look, repair, look again, read all undamaged files.
 //! * `oracle`: the independent checker, many disks in one process.
-//! * `table`: what came out.
+//! * `table`: the results.
 
 pub(crate) mod base;
 pub(crate) mod cases;

@@ -12,7 +12,7 @@ use super::map::Owner;
 use crate::common::MemoryDisk;
 use crate::common::edit::{change_group, change_inode, change_superblock, inode_at, inode_byte};
 
-/// Which line of the table a damage counts in.
+/// The line of the table in which a damage counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Structure {
     Superblock,
@@ -33,7 +33,7 @@ pub(crate) enum Structure {
     Composed,
 }
 
-/// What replaces what, and where.
+/// A replacement of bytes on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mutation {
     pub(crate) structure: Structure,
@@ -50,9 +50,9 @@ impl fmt::Display for Mutation {
 /// Files that a damage touches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Touched {
-    /// Files of which anything changed: inode, pointers or content.
+    /// Files with any change: in inode, pointers or content.
     pub(crate) files: BTreeSet<u64>,
-    /// Directories of which an entry may have gone.
+    /// Directories that may have lost an entry.
     pub(crate) directories: BTreeSet<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Mutation {
         Self { structure, label, changes: vec![(at, bytes)] }
     }
 
-    /// The disk with the damage; sealed, every structure that changed fits its hash again.
+    /// The disk with the damage; if `sealed`, every changed structure matches its hash again.
     pub(crate) fn apply(&self, base: &Base, sealed: bool) -> MemoryDisk {
         let disk = base.disk.fork();
         for (at, bytes) in &self.changes {
@@ -73,7 +73,7 @@ impl Mutation {
         disk
     }
 
-    /// What the changed fragments belong to.
+    /// Owners of the changed fragments.
     pub(crate) fn owners(&self, base: &Base) -> Vec<Owner> {
         let step = base.geometry.fragment_size;
         let mut owners = Vec::new();
@@ -114,7 +114,7 @@ impl Mutation {
         }
     }
 
-    /// The files that it touches.
+    /// The files that the damage touches.
     pub(crate) fn touched(&self, base: &Base) -> Touched {
         let mut touched = Touched::default();
         for owner in self.owners(base) {
@@ -132,7 +132,7 @@ impl Mutation {
                 _ => {}
             }
         }
-        // What holds the blocks of a directory holds its entries.
+        // A damaged block of a directory affects the entries in it.
         for &ino in &touched.files {
             let dinode = base.map.inodes.get(&ino);
             if dinode.is_some_and(|dinode| dinode.kind() == Some(FileKind::Directory)) {

@@ -1,7 +1,7 @@
 //! The independent checker, in one process for many disks.
 //!
-//! A disk goes there as the pages in which it differs from its base, and comes back as a line: what
-//! is wrong with it, or nothing.
+//! A disk is sent as the pages in which it differs from its base; the reply is a line with the
+//! error, or empty.
 
 use super::base::Base;
 use crate::common::MemoryDisk;
@@ -35,11 +35,11 @@ while True:
     print(str(wrong[:3]) if wrong else "", flush=True)
 "#;
 
-/// A process that judges.
+/// A process of the checker.
 pub(crate) struct Oracle(Checker);
 
 impl Oracle {
-    /// Starts one for the disks of a base, where there is one.
+    /// Starts a process for the disks of a base, if the checker is there.
     pub(crate) fn new(base: &Base) -> Option<Self> {
         let mut oracle = Self(Checker::start(DRIVER)?);
         let size = base.geometry.size * base.geometry.fragment_size;
@@ -59,7 +59,7 @@ impl Oracle {
         self.0.send(&message);
     }
 
-    /// What is wrong with a disk; an empty text when nothing is.
+    /// The error of a disk; empty if there is none.
     pub(crate) fn ask(&mut self, base: &Base, disk: &MemoryDisk) -> String {
         self.send(disk, &base.disk);
         self.0.receive_line()

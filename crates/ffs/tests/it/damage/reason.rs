@@ -1,8 +1,8 @@
-//! Why a damage cannot be seen: the bytes are dead, or any value of them is legal.
+//! Reasons why a damage cannot be detected: the bytes are dead, or any value of them is legal.
 //!
-//! What is asked is not whether a byte may be excused but whether *this change* may: the new value
-//! is put back to the old one field by field, wherever the new one is legal by itself. If anything
-//! is left that differs, there is no excuse, and a checker that says nothing has missed it.
+//! The question is not whether a byte may be excused but whether *this change* may: the new value
+//! is put back to the old one field by field, wherever the new one is legal by itself. If any
+//! difference is left, there is no excuse, and a checker that reports nothing has missed it.
 
 use std::ops::Range;
 
@@ -21,10 +21,10 @@ use super::mutation::Mutation;
 use crate::common::MemoryDisk;
 use crate::common::edit::{group_at, inode_at};
 
-/// Why nobody can see a damage.
+/// Reason why a damage cannot be detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
-    // Nobody reads the bytes.
+    // The bytes are never read.
     FreeSpace,
     InCorePointers,
     OldFields,
@@ -33,7 +33,7 @@ pub(crate) enum Reason {
     UnusedInodeField,
     EntrySlack,
     EmptyEntry,
-    // Any value says something.
+    // Any value is legal.
     Content,
     BlockOrder,
     Permissions,
@@ -68,7 +68,7 @@ impl Reason {
     }
 }
 
-/// Why the damage cannot be seen; nothing when it must be.
+/// Reason why the damage cannot be detected; `None` if it must be.
 pub(crate) fn reason(base: &Base, mutation: &Mutation, disk: &MemoryDisk) -> Option<Reason> {
     let mut worst = None;
     let touched: Vec<u64> = fragments_of(base, mutation).collect();
@@ -79,7 +79,7 @@ pub(crate) fn reason(base: &Base, mutation: &Mutation, disk: &MemoryDisk) -> Opt
     worst
 }
 
-/// Where the fragments begin that a mutation touches.
+/// First fragments of the ranges that a mutation touches.
 fn fragments_of<'a>(base: &'a Base, mutation: &'a Mutation) -> impl Iterator<Item = u64> + 'a {
     let step = base.geometry.fragment_size;
     mutation.changes.iter().flat_map(move |(at, bytes)| {
@@ -87,7 +87,7 @@ fn fragments_of<'a>(base: &'a Base, mutation: &'a Mutation) -> impl Iterator<Ite
     })
 }
 
-/// What excuses all changes in one fragment; that nothing changed is as good as free space.
+/// The excuse for all changes in one fragment; no change at all is as good as free space.
 fn excuse(base: &Base, disk: &MemoryDisk, start: u64) -> Option<Reason> {
     let geometry = &base.geometry;
     let size = geometry.fragment_size as usize;
@@ -120,7 +120,7 @@ fn in_free_space(start: u64, old: &[u8], new: &[u8]) -> Option<Reason> {
     let end = start + old.len() as u64;
     if start < SUPERBLOCK_ADDRESS && RECOVERY_RECORD_ADDRESS < end {
         let record = (RECOVERY_RECORD_ADDRESS - start) as usize;
-        // Without its magic number it is not there, which is legal.
+        // A record without its magic number is absent, which is legal.
         let gone = new[record..record + 4] != old[record..record + 4];
         return (gone || old[record..] == new[record..]).then_some(Reason::FreeSpace);
     }
@@ -152,10 +152,10 @@ fn in_directory(base: &Base, ino: u64, offset: u64, old: &[u8], new: &[u8]) -> O
     Some(worst)
 }
 
-/// Where a live entry stands, its inode and type, and its name.
+/// Offset of a live entry, its inode and type, and its name.
 type LiveEntry<'a> = (usize, u32, u8, &'a [u8]);
 
-/// The live entries of a chunk; nothing when the chain of lengths does not end with it.
+/// The live entries of a chunk; `None` if the chain of lengths does not end with the chunk.
 fn live_entries(chunk: &[u8]) -> Option<Vec<LiveEntry<'_>>> {
     let (mut live, mut at) = (Vec::new(), 0);
     while at < chunk.len() {
@@ -177,8 +177,8 @@ fn live_entries(chunk: &[u8]) -> Option<Vec<LiveEntry<'_>>> {
     Some(live)
 }
 
-/// Names may become others; behind a name anything may stand, and in an empty entry too, which may
-/// as well belong to the entry before it.
+/// Names may change. The bytes behind a name and in an empty entry are arbitrary; an empty entry
+/// may also belong to the entry before it.
 fn in_chunk(old: &[u8], new: &[u8]) -> Option<Reason> {
     if old != new && live_entries(new).is_some_and(|live| live_entries(old) == Some(live)) {
         return Some(Reason::EmptyEntry);
@@ -220,7 +220,7 @@ fn in_chunk(old: &[u8], new: &[u8]) -> Option<Reason> {
             names[name.clone()].copy_from_slice(&new[name]);
             worst = worst.max(Reason::Name);
         }
-        // An empty entry has no name to be too long for it.
+        // An empty entry has no name that could be too long for it.
         let room = usize::from(header.record_length.get());
         let empty = header.inode.get() == 0 && stated.inode.get() == 0;
         if empty && minimum_record_length(stated.name_length.into()) <= room {
@@ -234,8 +234,8 @@ fn in_chunk(old: &[u8], new: &[u8]) -> Option<Reason> {
     (names == new).then_some(worst)
 }
 
-/// Blocks of a file may have changed places, and its holes with them: nobody knows in which order
-/// they were. But the last one is a block, and behind the end there is none.
+/// Blocks of a file may have changed places, and holes with them: their original order is unknown.
+/// But the last block is not a hole, and there is no block behind the end.
 fn in_indirect(base: &Base, disk: &MemoryDisk, ino: u64, start: u64) -> Option<Reason> {
     let size = base.geometry.block_size;
     let first = start - start % size;
@@ -261,8 +261,8 @@ fn pointers(disk: &MemoryDisk, at: u64, size: u64) -> Vec<u64> {
     words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
 }
 
-/// As [`in_indirect`], across several indirect blocks of one file, which have all been touched:
-/// what they point at together is the same, and the file still ends with a block.
+/// As [`in_indirect`], across several indirect blocks of one file, all of them touched: together
+/// they point at the same blocks, and the file still ends with a block.
 fn in_indirects(base: &Base, disk: &MemoryDisk, touched: &[u64], start: u64) -> Option<Reason> {
     let size = base.geometry.block_size;
     let Owner::Indirect(ino, _) = base.map.owner(start) else { return None };
@@ -281,7 +281,7 @@ fn in_indirects(base: &Base, disk: &MemoryDisk, touched: &[u64], start: u64) -> 
     (inode.kind() == Some(FileKind::Regular) && is_whole).then_some(Reason::BlockOrder)
 }
 
-/// Where a block of a file is, or 0 for a hole.
+/// Address of a block of a file, or 0 for a hole.
 fn block_of(base: &Base, disk: &MemoryDisk, ino: u64, lbn: u64) -> u64 {
     let geometry = &base.geometry;
     let dinode = inode_at(disk, geometry, ino);
@@ -323,12 +323,12 @@ fn attribute_area(base: &Base, disk: &MemoryDisk, ino: u64) -> Vec<u8> {
     area
 }
 
-/// The length of the record at a byte of an area that is sound.
+/// The length of the record at an offset of an undamaged area.
 fn record_length(area: &[u8], at: usize) -> usize {
     u32::from_le_bytes(area[at..at + 4].try_into().expect("four bytes")) as usize
 }
 
-/// Extended attributes may hold anything under any name: what counts is that records fill them.
+/// Extended attributes may have any content under any name, as long as the records fill the area.
 fn in_attributes(base: &Base, disk: &MemoryDisk, ino: u64) -> Option<Reason> {
     let area = attribute_area(base, disk, ino);
     let (mut at, mut names) = (0, std::collections::BTreeSet::new());
@@ -381,13 +381,13 @@ fn in_inode(base: &Base, disk: &MemoryDisk, ino: u64) -> Option<Reason> {
     in_live_inode(geometry, &old, rest)
 }
 
-/// How far below the root a file lies.
+/// Depth of a file below the root.
 fn depth(base: &Base, ino: u64) -> u32 {
     let path = base.files.get(&ino).map_or("", |file| file.paths[0].as_str());
     path.matches('/').count() as u32
 }
 
-/// Whether a directory only got or lost chunks without entries, in the fragments that it has.
+/// Whether a directory only gained or lost chunks without entries, in the fragments that it has.
 fn has_empty_tail(base: &Base, disk: &MemoryDisk, ino: u64, old: &Dinode, new: &Dinode) -> bool {
     let (was, is) = (old.size.get(), new.size.get());
     let fragment = base.geometry.fragment_size;
@@ -419,7 +419,7 @@ fn in_free_inode(old: &Dinode, new: Dinode) -> Option<Reason> {
     (rest.as_bytes() == old.as_bytes()).then_some(Reason::FreeInodeRemains)
 }
 
-/// Puts a field back; with its reason, if it was another.
+/// Puts a field back; notes its reason, if the field was changed.
 macro_rules! put_back {
     ($new:ident, $old:ident, $worst:ident, $reason:expr, $($field:ident),+) => {
         $(if $new.$field.as_bytes() != $old.$field.as_bytes() {
@@ -479,7 +479,7 @@ fn in_live_inode(geometry: &Geometry, old: &Dinode, mut new: Dinode) -> Option<R
     (new.as_bytes() == old.as_bytes()).then_some(worst)
 }
 
-/// Whether another size asks for the same fragments in the same places.
+/// Whether the new size needs the same fragments in the same places.
 fn is_size_in_tail(geometry: &Geometry, old: &Dinode, new: &Dinode) -> bool {
     if old.kind() != Some(FileKind::Regular) || new.size.get() > geometry.max_file_size {
         return false;
@@ -499,7 +499,7 @@ fn is_size_in_tail(geometry: &Geometry, old: &Dinode, new: &Dinode) -> bool {
     })
 }
 
-/// Whether both are short targets of one length.
+/// Whether both are short targets of the same length.
 fn is_other_target(old: &Dinode, new: &Dinode) -> bool {
     let size = old.size.get() as usize;
     let short = old.kind() == Some(FileKind::Symlink) && size < INLINE_SYMLINK_SIZE;
@@ -541,7 +541,7 @@ fn in_group(base: &Base, disk: &MemoryDisk, group: u64) -> Option<Reason> {
     (block == old).then_some(worst)
 }
 
-/// Whether another number of initialised inodes hides no file and shows none that is not there.
+/// Whether another number of initialised inodes neither hides a file nor adds one.
 fn limit_fits(base: &Base, disk: &MemoryDisk, group: u64, limit: u64) -> bool {
     let geometry = &base.geometry;
     let first = group * geometry.inodes_per_group;
@@ -560,7 +560,7 @@ fn superblock(block: &[u8]) -> Superblock {
     Superblock::read_from_prefix(block).expect("the room of a superblock").0
 }
 
-/// Of a copy, everything may be old that a mount changes.
+/// In a copy, every field that a mount changes may be outdated.
 fn in_superblock(base: &Base, disk: &MemoryDisk, at: u64, copy: bool) -> Option<Reason> {
     let size = base.geometry.superblock_size as usize;
     let (old_block, new_block) = (base.disk.bytes(at, size), disk.bytes(at, size));
@@ -633,7 +633,7 @@ fn tunables(geometry: &Geometry, old: &Superblock, new: &mut Superblock, worst: 
     *worst = found;
 }
 
-/// Flags that somebody may have set, and hashes that somebody may have ceased to keep.
+/// Flags that a system may have set, and hashes that a system may no longer keep.
 fn volume_flags(old: &Superblock, new: &mut Superblock, worst: &mut Reason) {
     let mut found = *worst;
     let may_differ = flags::SOFT_UPDATES
@@ -649,7 +649,8 @@ fn volume_flags(old: &Superblock, new: &mut Superblock, worst: &mut Reason) {
     if changed & !may_differ == 0 && new.flags.get() & both != both {
         put_back!(new, old, found, Reason::VolumeFlags, flags);
     }
-    // Group hashes that are not kept must be zero: who ceases to keep them has to clear them.
+    // Group hashes that are not kept must be zero: a system that stops keeping them has to clear
+    // them.
     let kept = new.check_hashes.get();
     if kept & !hashes::ALL == 0 && kept & hashes::GROUP == old.check_hashes.get() & hashes::GROUP {
         put_back!(new, old, found, Reason::HashesKept, check_hashes);

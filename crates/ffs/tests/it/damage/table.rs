@@ -1,4 +1,4 @@
-//! What came out, by structure.
+//! Results by structure.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! How much of the circle a batch takes, and what a log keeps that has grown.
+//! The space that a batch takes of the circle, and entries kept by a log that has grown.
 
 use journal::format::{AREA, LARGEST_BATCH, SEGMENT, SMALLEST};
 use journal::{Draft, Journal, at_rest};
@@ -6,7 +6,7 @@ use sim::{Image, Prng};
 
 use super::{EPOCH, VOLUME, World, batch_of, draft};
 
-/// Batches of as many entries as go out together, of any size: how long each write is.
+/// Batches of as many entries as fit, of any size: checks the length of each write.
 pub(crate) fn long_batches() -> Result<(), String> {
     let world = World::of(Image::zeroed(AREA + 64 * SEGMENT));
     let journal = world.begin(EPOCH);
@@ -28,8 +28,8 @@ pub(crate) fn long_batches() -> Result<(), String> {
     }
 }
 
-/// A log is stopped with something at rest in it, and grows; the next epoch takes that over, and
-/// the power goes before the volume bears it. What was at rest is there still.
+/// A log is stopped with entries at rest, and grows; the next epoch takes them over, and power
+/// fails before the volume bears it. The entries at rest are still there.
 pub(crate) fn grown_log() -> Result<(), String> {
     let world = World::smallest();
     let journal = world.begin(EPOCH);
@@ -44,7 +44,7 @@ pub(crate) fn grown_log() -> Result<(), String> {
         let entries = grown.walk(&kept);
         let begun = grown.run(Journal::begin(grown.device(), EPOCH + 1, VOLUME, Some(&kept)));
         let journal = begun.map_err(|error| error.to_string())?;
-        // What is added has room for what was at rest and is told again, and for two batches.
+        // The added space has room for rewritten entries that were at rest, and for two batches.
         let grows = size == 4 * SMALLEST;
         if journal.capacity() != if grows { size } else { SMALLEST } - AREA {
             return Err(format!("its circle has {} bytes of {size}", journal.capacity()));
@@ -55,7 +55,7 @@ pub(crate) fn grown_log() -> Result<(), String> {
         if cut.walk(&left) != entries {
             return Err(format!("what was at rest is gone, in {size} bytes"));
         }
-        // Once it is borne, all of the circle is there for what comes.
+        // Once the epoch is borne, the whole circle is available.
         journal.bear();
         for sequence in 0..100 {
             let placed = grown.place(&journal, vec![draft(sequence, 60_000)], None);

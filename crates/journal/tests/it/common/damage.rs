@@ -1,4 +1,4 @@
-//! A log whose bytes change by themselves.
+//! A log with bit rot.
 
 use journal::format::{AREA, HEADER_SIZE, LARGEST_BODY, SEGMENT, SMALLEST, UNIT};
 use journal::{Draft, Journal, JournalError};
@@ -6,31 +6,31 @@ use sim::{Image, Prng};
 
 use super::{EPOCH, Placed, World, draft};
 
-/// A log that has closed its circle, and what is live in it.
+/// A log that has wrapped around, and its live entries.
 pub(crate) struct Sample {
     pub(crate) image: Image,
     capacity: u64,
-    /// Everything that was placed, what was overwritten since included.
+    /// Everything that was placed, including overwritten entries.
     placed: Vec<Placed>,
-    /// What is needed of it begins here.
+    /// Recno of the first needed entry.
     head: u64,
-    /// The last batch begins here.
+    /// Recno at which the last batch begins.
     last_batch: u64,
 }
 
-/// What a reader made of a damaged log.
+/// Result of reading a damaged log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All of it is there.
+    /// All entries are there.
     Whole,
-    /// The last batch is not, or not all of it, as if it had been cut.
+    /// The last batch is missing, in whole or in part, as after a cut.
     Shorter,
-    /// It was refused.
+    /// The log was refused.
     Refused,
 }
 
 impl Sample {
-    /// So many batches, the last of which has three entries.
+    /// A log with `batches` batches, the last of which has three entries.
     pub(crate) fn new(batches: u64) -> Self {
         let world = World::smallest();
         let journal = world.begin(EPOCH);
@@ -52,8 +52,8 @@ impl Sample {
         Self { image, capacity, placed, head, last_batch }
     }
 
-    /// Bytes of the device that mean something: headers of live entries, the first of each segment,
-    /// some of every live body.
+    /// Meaningful bytes of the device: headers of live entries, the first of each segment, some of
+    /// every live body.
     pub(crate) fn places(&self) -> Vec<u64> {
         let mut prng = Prng::new(6);
         let mut places: Vec<u64> = Vec::new();
@@ -81,8 +81,8 @@ impl Sample {
         image
     }
 
-    /// Nothing is ever found that was not placed, and nothing is missing without a word, but for
-    /// the last batch.
+    /// Checks that no entry is found that was not placed, and that none is silently missing, except
+    /// in the last batch.
     pub(crate) fn judge(&self, image: Image) -> Result<Outcome, String> {
         let (live, found) = match World::of(image).read(EPOCH) {
             Ok(Some(read)) => read,
@@ -104,7 +104,7 @@ impl Sample {
         Ok(if whole { Outcome::Whole } else { Outcome::Shorter })
     }
 
-    /// The first damage of one byte that is not noticed as it should be.
+    /// The first damage of one byte that is not detected as it should be.
     pub(crate) fn first_wrong(&self, places: &[u64]) -> Result<Vec<Outcome>, String> {
         let mut outcomes = Vec::new();
         for (index, &at) in places.iter().enumerate() {
@@ -116,8 +116,8 @@ impl Sample {
     }
 }
 
-/// Two copies of a log went different ways, and one segment of the one came into the other, as it
-/// may with a mirror. Gives back what is found there.
+/// Two copies of a log diverged, and one segment of the one came into the other, as can happen with
+/// a mirror. Returns the result of reading it.
 pub(crate) fn mixed_copies() -> Result<Outcome, String> {
     let world = World::smallest();
     let journal = world.begin(EPOCH);
@@ -141,8 +141,8 @@ pub(crate) fn mixed_copies() -> Result<Outcome, String> {
     }
 }
 
-/// A slot names the oldest entry that is needed, and that and all behind it is wiped out; or all
-/// that there is.
+/// A slot names the oldest needed entry, and everything from that on is wiped out; or all entries
+/// are.
 pub(crate) fn lost_head() -> Result<(), String> {
     for (entries, whole) in [(2, false), (9, false), (14, false), (2, true), (14, true)] {
         let world = World::smallest();
@@ -166,8 +166,8 @@ pub(crate) fn lost_head() -> Result<(), String> {
     Ok(())
 }
 
-/// The last batch but one is damaged, wherever: what followed it was durable, so it is damage, and
-/// no cut. Says how many bytes were tried.
+/// The last batch but one is damaged, anywhere: the batch after it was durable, so this is damage,
+/// and no cut. Returns the number of bytes that were tried.
 pub(crate) fn last_but_one() -> Result<usize, String> {
     let mut tried = 0;
     for (lengths, last) in [

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a log on a simulated disk, and what was placed in it.
+//! Helpers shared by the tests of this crate: a log on a simulated disk, and its entries.
 
 pub(crate) mod bounds;
 pub(crate) mod damage;
@@ -17,14 +17,14 @@ pub(crate) const EPOCH: u64 = 0x1234_5678_9abc_def0;
 /// The volume that has the log alone.
 pub(crate) const VOLUME: u64 = 9;
 
-/// An entry that was placed.
+/// An entry with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) recno: u64,
     pub(crate) draft: Draft,
 }
 
-/// A body that is like no other: of so many bytes, for the entry with this sequence.
+/// A unique body of `length` bytes, for the entry with this sequence.
 pub(crate) fn draft(sequence: u64, length: usize) -> Draft {
     let seed = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let byte = |index: usize| seed[index % 8] ^ (index as u8).wrapping_mul(29) ^ (index >> 8) as u8;
@@ -36,7 +36,7 @@ pub(crate) fn draft(sequence: u64, length: usize) -> Draft {
     }
 }
 
-/// Takes from the front what goes out with one write.
+/// Takes as many drafts from the front as fit into one write.
 pub(crate) fn batch_of(journal: &Journal, drafts: &mut Vec<Draft>) -> Vec<Draft> {
     let mut filling = journal.filling();
     let fits = drafts.iter().take_while(|draft| filling.takes(draft.body.len())).count();
@@ -85,7 +85,7 @@ impl World {
             .expect("the device is large enough")
     }
 
-    /// Places a batch, or as many as it takes, and waits for each.
+    /// Places a batch, or as many as are needed, and waits for each.
     pub(crate) fn place(
         &self,
         journal: &Journal,
@@ -103,12 +103,12 @@ impl World {
         placed
     }
 
-    /// What the log of an epoch holds: from head to tail.
+    /// The log of an epoch, and its entries from head to tail.
     pub(crate) fn read(&self, epoch: u64) -> Result<Option<(Live, Vec<Placed>)>, JournalError> {
         self.run(read(&*self.disk, epoch))
     }
 
-    /// As [`World::read`], when there has to be something.
+    /// As [`World::read`], for a log that must have entries.
     pub(crate) fn entries(&self, epoch: u64) -> (Live, Vec<Placed>) {
         self.read(epoch).expect("not damaged").expect("of this epoch")
     }
@@ -123,7 +123,7 @@ impl World {
         entries
     }
 
-    /// The device was closed, and is opened by the next process.
+    /// Reopens a closed device, as the next process does.
     pub(crate) fn reopen(&self) {
         self.run(self.disk.reopen(&self.machine));
     }
@@ -138,7 +138,7 @@ impl World {
         self.run(read).expect("inside the disk").to_vec()
     }
 
-    /// The header at a recno, whatever it says.
+    /// The header at a recno, whatever it contains.
     pub(crate) fn header(&self, recno: u64, capacity: u64) -> Option<Header> {
         Header::read(&self.bytes(AREA + recno * UNIT % capacity, UNIT))
     }
@@ -162,7 +162,7 @@ async fn read(
     Ok(Some((live, entries)))
 }
 
-/// What an entry says, unless it only fills a segment.
+/// The draft of an entry, unless it only fills a segment.
 fn placed(entry: &Entry) -> Option<Placed> {
     let header = &entry.header;
     let (records, sequence) = (header.records.get(), header.sequence.get());
@@ -171,7 +171,7 @@ fn placed(entry: &Entry) -> Option<Placed> {
     (draft != Draft::default()).then_some(Placed { recno: entry.recno(), draft })
 }
 
-/// Whether every batch begins and ends at multiples of `unit` on a disk with such sectors.
+/// Checks that every batch begins and ends at multiples of `unit` on a disk with such sectors.
 pub(crate) fn batches_are_aligned(physical: u32, unit: u64) -> Result<(), String> {
     let options = Options { physical_sector_size: physical, ..Options::default() };
     let world = World::with(Image::zeroed(SMALLEST), options);

@@ -1,9 +1,10 @@
-//! What somebody does to a log, step by step, recorded so that the power can be cut at every event;
-//! and what a cut may leave.
+//! Operations on a log, step by step, recorded so that the power can be cut at every event; and the
+//! possible states after a cut.
 //!
-//! The volume is played too, as far as the log knows of it: which epoch it bears, and which entries
-//! it still needs. What is found in the log must be a beginning of what was placed in that epoch,
-//! with exactly the bodies, that holds everything that was acknowledged and may be needed.
+//! The volume is simulated too, as far as the log is concerned: the epoch that it bears, and the
+//! entries that it still needs. The entries found in the log must be a prefix of those placed in
+//! that epoch, with exactly the same bodies, and contain every entry that was acknowledged and may
+//! be needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -16,16 +17,16 @@ use sim::{Choice, Image, Mark, Options, Prng};
 
 use super::{EPOCH, Placed, VOLUME, World, batch_of, draft};
 
-/// How things stand at a mark of the trace.
+/// The state at a mark of the trace.
 #[derive(Clone, Debug)]
 struct Moment {
-    /// What the volume bears.
+    /// The epoch that the volume bears.
     epoch: u64,
-    /// Entries of that epoch that were acknowledged.
+    /// Number of acknowledged entries of that epoch.
     acknowledged: usize,
-    /// Nothing before this is needed.
+    /// Recno before which nothing is needed.
     head: u64,
-    /// A clean stop was acknowledged.
+    /// Whether a clean stop was acknowledged.
     closed: bool,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct Script {
     placed: BTreeMap<u64, Vec<Placed>>,
     moments: Vec<Moment>,
     sequence: u64,
-    /// Where the epoch began.
+    /// Recno at which the epoch began.
     start: u64,
 }
 
@@ -77,16 +78,17 @@ impl Script {
         (first..).zip(lengths).map(|(sequence, &length)| draft(sequence, length)).collect()
     }
 
-    /// Nothing but the last `count` entries is needed any more.
+    /// From now on only the last `count` entries are needed.
     pub(crate) fn need_last(&mut self, count: usize) {
         let placed = self.placed.get(&self.now().epoch);
         let oldest = placed.and_then(|placed| placed[placed.len().saturating_sub(count)..].first());
         let head = oldest.map_or(self.journal.tail(), |oldest| oldest.recno);
-        let head = head.max(self.now().head); // what was not needed once is never needed again
+        let head = head.max(self.now().head); // an entry stays obsolete
         self.mark(Moment { head, ..self.now() });
     }
 
-    /// A batch, or as many as it takes, each answered, by whoever has made sure that there is room.
+    /// Places a batch, or as many as are needed, each answered; the caller has made sure that there
+    /// is room.
     pub(crate) fn place(&mut self, lengths: &[usize]) {
         let mut drafts = self.drafts(lengths);
         while !drafts.is_empty() {
@@ -115,7 +117,7 @@ impl Script {
         self.world.run(self.journal.note_head(head)).expect("a healthy disk");
     }
 
-    /// Names the head in a slot, and places a batch beside that, as soon as there is room for it.
+    /// Names the head in a slot, and places a batch in parallel, as soon as there is room for it.
     pub(crate) fn note_head_and_place(&mut self, lengths: &[usize]) {
         let (head, epoch) = (self.now().head, self.journal.epoch());
         let room: u64 = lengths.iter().map(|&length| self.journal.room_for(length)).sum();
@@ -140,7 +142,7 @@ impl Script {
         self.mark(Moment { acknowledged, ..self.now() });
     }
 
-    /// Places a batch that tells again what the head holds, and names that as the head in a slot
+    /// Places a batch that rewrites the records at the head, and names that as the head in a slot
     /// while the batch is written.
     pub(crate) fn move_head_and_note_it(&mut self, lengths: &[usize]) {
         let (head, epoch) = (self.now().head, self.journal.epoch());
@@ -156,8 +158,8 @@ impl Script {
         self.mark(Moment { acknowledged, head: moved, ..self.now() });
     }
 
-    /// A server that was cut comes back: everything is brought home, a new epoch begins behind what
-    /// is live, and the volume does not bear it yet.
+    /// A server recovers after a cut: everything is replayed, a new epoch begins behind the live
+    /// part, and the volume does not bear it yet.
     pub(crate) fn return_with(&mut self, epoch: u64) {
         let (live, _) = self.world.entries(self.now().epoch);
         self.begin(epoch, Some(&live));
@@ -177,7 +179,7 @@ impl Script {
         self.journal.bear();
     }
 
-    /// Large entries as long as the log says that there is room.
+    /// Places large entries as long as the log has room.
     fn place_while_there_is_room(&mut self) {
         while self.journal.room() >= self.journal.room_for(60_000) {
             self.place(&[60_000]);
@@ -199,8 +201,8 @@ impl Script {
         self.mark(Moment { closed: true, ..self.now() });
     }
 
-    /// Cuts the power at every event, in every way that is worth trying; says how many different
-    /// disks that left.
+    /// Cuts the power at every event, in every interesting way; returns the number of different
+    /// disks that resulted.
     pub(crate) fn explore(&self) -> Result<usize, String> {
         let trace = self.world.disk.trace();
         let mut seen = BTreeSet::new();
@@ -221,7 +223,7 @@ impl Script {
         Ok(seen.len())
     }
 
-    /// What a cut left.
+    /// Judges a disk after a cut.
     fn judge(&self, image: Image, moment: &Moment) -> Result<(), String> {
         let world = World::of(image);
         let read = world.read(moment.epoch).map_err(|error| error.to_string())?;
@@ -253,7 +255,8 @@ impl Script {
     }
 }
 
-/// Large entries until the circle has closed so often; only the last few are needed.
+/// Places large entries until the log has wrapped around `rounds` times; only the last few are
+/// needed.
 pub(crate) fn go_round(script: &mut Script, rounds: u64) {
     let units = script.journal.capacity() / UNIT;
     let end = script.journal.tail() + rounds * units;
@@ -263,7 +266,7 @@ pub(crate) fn go_round(script: &mut Script, rounds: u64) {
     }
 }
 
-/// What is worth cutting: each leaves a script that has run.
+/// Scripts worth cutting: each function returns one that has run.
 pub(crate) mod scripts {
     use super::*;
 
@@ -317,7 +320,7 @@ pub(crate) mod scripts {
         script.need_last(3);
         script.place(&[500]);
         script.return_with(EPOCH + 1);
-        script.place(&[200]); // the chains that were cut
+        script.place(&[200]); // the unfinished chains
         script.bear();
         script.place(&[60_000; 5]);
         script
@@ -359,7 +362,7 @@ pub(crate) mod scripts {
             script.need_last(4);
         }
         script.return_with(EPOCH + 1);
-        script.place(&[60_000; 9]); // over all with which the search for the old tail begins
+        script.place(&[60_000; 9]); // over the start of the search for the old tail
         script.bear();
         script.place(&[300]);
         script

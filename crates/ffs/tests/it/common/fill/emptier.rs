@@ -1,4 +1,4 @@
-//! Taking everything away, in random order.
+//! Removes everything, in random order.
 
 use sim::Prng;
 use vfs::{FileKind, FileSystem, ObjectId};
@@ -15,7 +15,7 @@ struct Found {
     size: u64,
 }
 
-/// Everything below a directory; what is deeper comes later.
+/// Everything below a directory; deeper names come later.
 async fn walk(volume: &Volume, top: ObjectId) -> Vec<Found> {
     let (mut found, mut directories) = (Vec::new(), vec![top]);
     while let Some(parent) = directories.pop() {
@@ -35,7 +35,7 @@ async fn walk(volume: &Volume, top: ObjectId) -> Vec<Found> {
     found
 }
 
-/// Empties a volume; some files are truncated before, to somewhere or to nothing.
+/// Empties a volume; some files are truncated first, partly or to zero.
 pub(crate) async fn empty(volume: &Volume, prng: &mut Prng, tally: &mut Tally) {
     let found = walk(volume, volume.files.root()).await;
     let (directories, mut files): (Vec<_>, Vec<_>) =

@@ -1,7 +1,7 @@
 //! Verbs that know when they may be refused.
 //!
-//! A refusal must be *no space*, must be right, and must leave what it was about as it was. A call
-//! that goes well must leave the reserve alone.
+//! A refusal must be *no space*, must be right, and must leave its objects unchanged. A successful
+//! call must not touch the reserve.
 
 use sim::{Disk, Prng};
 use vfs::{Attributes, FsError, ObjectId, Stability};
@@ -9,7 +9,7 @@ use vfs::{Attributes, FsError, ObjectId, Stability};
 use super::room::{Demand, Room};
 use crate::common::volume::Volume;
 
-/// What was done so far, for the report.
+/// Counters for the report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) rounds: u64,
@@ -18,17 +18,17 @@ pub(crate) struct Tally {
     pub(crate) cuts: u64,
 }
 
-/// A regular file, and what should be in it.
+/// A regular file, and its expected content.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     pub(crate) parent: ObjectId,
     pub(crate) text: String,
     pub(crate) id: ObjectId,
-    /// Without the content of a file with holes, which would be too long.
+    /// `None` for a file with holes, whose content would be too long.
     pub(crate) content: Option<Vec<u8>>,
     pub(crate) size: u64,
     pub(crate) has_holes: bool,
-    /// Whether something of it is not on stable storage.
+    /// Whether any of its data is not on stable storage.
     pub(crate) unstable: bool,
 }
 
@@ -40,18 +40,18 @@ pub(crate) struct Filler<'a> {
     pub(crate) tally: &'a mut Tally,
     /// Fragments that must stay free.
     pub(crate) kept: u64,
-    /// The directory that everything is in.
+    /// Directory of all files.
     pub(crate) home: ObjectId,
-    /// A directory with so many names that has room for a few more.
+    /// A directory with room for a few more names, and its number of names.
     pub(crate) shelf: (ObjectId, u64),
     pub(crate) files: Vec<File>,
-    /// Whether the last refusal was of a single fragment, so that there is none at all.
+    /// Whether the last refusal was of a single fragment, so that no fragment is free.
     pub(crate) is_full: bool,
     count: usize,
 }
 
-/// What of an object must not change when a call about it is refused. Landing UNSTABLE data may
-/// change what it holds.
+/// The part of an object's attributes that must not change when a call about it is refused. Landing
+/// UNSTABLE data may change the space that it uses.
 fn shape(attributes: &Attributes) -> impl PartialEq + std::fmt::Debug + use<> {
     let Attributes { mode, nlink, size, mtime, ctime, .. } = *attributes;
     (mode, nlink, size, mtime, ctime)
@@ -94,7 +94,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// A name that is not there, of some length.
+    /// A new name, of random length.
     pub(crate) fn new_name(&mut self, longest: u64) -> String {
         self.count += 1;
         let text = format!("{:04}", self.count);
@@ -102,7 +102,7 @@ impl<'a> Filler<'a> {
         text + &"n".repeat(padding as usize)
     }
 
-    /// Judges how a call about these objects went; whether it went well.
+    /// Judges the result of a call about these objects; returns whether it succeeded.
     async fn judge(
         &mut self,
         what: &str,
@@ -151,13 +151,13 @@ impl<'a> Filler<'a> {
         all
     }
 
-    /// A refused call has not made its name.
+    /// Checks that a refused call has not made its name.
     async fn check_absent(&self, parent: ObjectId, text: &str) {
         let found = self.volume.lookup(parent, text).await;
         assert_eq!(found, Err(FsError::NoEntry), "half of a refused call");
     }
 
-    /// Makes an empty file; its place among the files.
+    /// Makes an empty file; returns its index among the files.
     pub(crate) async fn create(&mut self, parent: ObjectId, longest: u64) -> Option<usize> {
         let text = self.new_name(longest);
         let before = self.about(&[parent]).await;
@@ -215,7 +215,7 @@ impl<'a> Filler<'a> {
         well
     }
 
-    /// Writes somewhere in a file, with bytes that are never zero.
+    /// Writes bytes that are never zero somewhere in a file.
     pub(crate) async fn write(
         &mut self,
         index: usize,
@@ -242,7 +242,7 @@ impl<'a> Filler<'a> {
         well
     }
 
-    /// Makes a file longer, or shorter: the latter is never refused.
+    /// Makes a file longer or shorter; shortening is never refused.
     pub(crate) async fn resize(&mut self, index: usize, size: u64) -> bool {
         let File { id, size: old, .. } = self.files[index];
         let before = self.about(&[id]).await;
@@ -271,7 +271,7 @@ impl<'a> Filler<'a> {
         self.files[index].unstable = false;
     }
 
-    /// Takes a file away, which is never refused.
+    /// Removes a file, which is never refused.
     pub(crate) async fn remove(&mut self, index: usize) {
         self.tally.operations += 1;
         let file = self.files.swap_remove(index);
@@ -279,7 +279,7 @@ impl<'a> Filler<'a> {
         assert_eq!(removed, Ok(()), "REMOVE of {}", file.text);
     }
 
-    /// Makes a file take the name of another, which needs no room.
+    /// Renames a file over another, which needs no room.
     pub(crate) async fn replace(&mut self, index: usize, target: usize) {
         self.tally.operations += 1;
         let (from, to) = (self.files[index].clone(), self.files[target].clone());
@@ -292,22 +292,22 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Whether everything is there that should be.
+    /// Checks that everything expected is there.
     pub(crate) async fn check(&self) {
         for file in &self.files {
             file.check(self.volume).await;
         }
     }
 
-    /// Makes all durable and sets half of the files aside for [`Filler::be_busy`]; the others are
-    /// given back, and must outlive the cut.
+    /// Makes everything durable and reserves half of the files for [`Filler::be_busy`]; returns the
+    /// others, which must survive the cut.
     pub(crate) async fn prepare_for_a_cut(&mut self) -> Vec<File> {
         self.commit_all().await;
         let half = self.files.len() / 2;
         self.files.split_off(half)
     }
 
-    /// Changes files for as long as there is time.
+    /// Changes files as long as there is time.
     pub(crate) async fn be_busy(&mut self) {
         loop {
             if self.files.is_empty() && self.create(self.home, 8).await.is_none() {
@@ -337,7 +337,7 @@ impl<'a> Filler<'a> {
 }
 
 impl File {
-    /// Whether it is there, as it should be.
+    /// Checks that the file exists, with its expected content.
     pub(crate) async fn check(&self, volume: &Volume) {
         let found = volume.lookup(self.parent, &self.text).await;
         assert_eq!(found, Ok(self.id), "{}", self.text);

@@ -1,8 +1,8 @@
 //! Filling a volume to the last fragment, and emptying it again.
 //!
-//! `filler` has the verbs, each checked against what fits (`room`) when it is refused; `ways` says
-//! what a volume is filled with, and what is done on it once it is full; `emptier` takes everything
-//! away; `round` puts them together, with a clean stop or a power cut in between.
+//! `filler` has the verbs, each of whose refusals is checked against the free space (`room`);
+//! `ways` has the kinds of content for a volume, and the operations on a full one; `emptier`
+//! removes everything; `round` combines them, with a clean stop or a power cut in between.
 
 pub(crate) mod emptier;
 pub(crate) mod filler;

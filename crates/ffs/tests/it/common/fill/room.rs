@@ -1,13 +1,14 @@
-//! What would fit on a disk, read from its own bytes: the maps, the inodes, the block pointers.
+//! Free space of a disk, computed from its own bytes: the maps, the inodes, the block pointers.
 //!
-//! Nothing here asks the engine. A refusal is right when what was asked for does not fit what the
-//! maps call free, or would eat into the reserve of FFS: whole free blocks times the fragments of
-//! one, plus loose fragments, minus the reserve's percent of the data fragments, rounded down
-//! (docs/formats/ufs2.md). And four whole blocks are nobody's: files that become shorter need them.
+//! Nothing here asks the engine. A refusal is right if the request does not fit into the space that
+//! is free in the maps, or would take from the reserve of FFS: whole free blocks times the
+//! fragments of one, plus loose fragments, minus the reserve's percent of the data fragments,
+//! rounded down (docs/formats/ufs2.md). And four whole blocks are kept from all callers: files that
+//! become shorter need them.
 //!
 //! A call that needs two runs of fragments may get them in either order and from either end, so
-//! only what fits in the worst order surely fits. With one run, which is nearly all calls, the
-//! answer is exact.
+//! only a demand that fits in the worst order surely fits. With one run, as in nearly all calls,
+//! the answer is exact.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -26,12 +27,12 @@ const KEPT_BLOCKS: u64 = 4;
 #[derive(Clone, Debug)]
 struct Run {
     count: u64,
-    /// Fragments that it replaces, and the first of them: they may grow in place, or they are
-    /// given back.
+    /// Number of the fragments that it replaces, and the first of them: they may grow in place, or
+    /// they are freed.
     old: Option<(u64, u64)>,
 }
 
-/// What a call needs.
+/// Space that a call needs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Demand {
     inodes: u64,
@@ -40,34 +41,34 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// This and one inode.
+    /// The same and one inode.
     pub(crate) fn with_inode(mut self) -> Self {
         self.inodes += 1;
         self
     }
 
-    /// This and a new run of fragments.
+    /// The same and a new run of fragments.
     pub(crate) fn with_run(mut self, count: u64) -> Self {
         self.runs.push(Run { count, old: None });
         self
     }
 
-    /// Whether one fragment, wherever it is, is all the space that is asked for.
+    /// Whether the demand is a single fragment, anywhere.
     pub(crate) fn is_one_fragment(&self) -> bool {
         self.blocks == 0 && matches!(self.runs[..], [Run { count: 1, old: None }])
     }
 
-    /// Whether inodes are not what is missing.
+    /// Whether there are enough inodes.
     pub(crate) fn finds_inodes(&self, room: &Room<'_>) -> bool {
         self.inodes <= room.free_inodes
     }
 }
 
-/// The disk as it is once everything has settled.
+/// The disk once everything has settled.
 pub(crate) struct Room<'a> {
     geometry: &'a Geometry,
     image: Image,
-    /// The free fragments of each block of the disk, as bits.
+    /// Free fragments of each block of the disk, as bits.
     blocks: Vec<u8>,
     free_inodes: u64,
 }
@@ -94,12 +95,12 @@ impl<'a> Room<'a> {
         room
     }
 
-    /// Fragments that stay free, whoever asks.
+    /// Fragments that stay free, regardless of the caller.
     pub(crate) fn kept(geometry: &Geometry) -> u64 {
         KEPT_BLOCKS * geometry.fragments_per_block
     }
 
-    /// Free fragments in all.
+    /// Total number of free fragments.
     pub(crate) fn free_fragments(&self) -> u64 {
         self.blocks.iter().map(|bits| u64::from(bits.count_ones())).sum()
     }
@@ -120,20 +121,20 @@ impl<'a> Room<'a> {
         *Dinode::at(&block, position.offset)
     }
 
-    /// What writing `length` bytes at `offset` of a file needs.
+    /// Demand of writing `length` bytes at `offset` of a file.
     pub(crate) fn write(&self, ino: u64, offset: u64, length: u64) -> Demand {
         let (end, block) = (offset + length, self.geometry.block_size);
         self.growth(&self.dinode(ino), end, offset / block..end.div_ceil(block))
     }
 
-    /// What making a file `size` bytes long needs: beyond the direct blocks, its last one.
+    /// Demand of making a file `size` bytes long: beyond the direct blocks, its last one.
     pub(crate) fn resize(&self, ino: u64, size: u64) -> Demand {
         let blocks = size.div_ceil(self.geometry.block_size);
         let first = if blocks > DIRECT { blocks - 1 } else { blocks };
         self.growth(&self.dinode(ino), size, first..blocks)
     }
 
-    /// What a new name in a directory needs: nothing, if an entry has room behind it.
+    /// Demand of a new name in a directory: nothing, if an entry has room behind it.
     pub(crate) fn name(&self, directory: u64, length: usize) -> Demand {
         let dinode = self.dinode(directory);
         let size = dinode.size.get();
@@ -166,7 +167,7 @@ impl<'a> Room<'a> {
         false
     }
 
-    /// What a file needs to be at least `size` bytes long and to have these blocks.
+    /// Demand of a file that becomes at least `size` bytes long and gets these blocks.
     fn growth(&self, dinode: &Dinode, size: u64, touched: Range<u64>) -> Demand {
         let mut demand = Demand::default();
         let old_size = dinode.size.get();
@@ -220,7 +221,7 @@ impl<'a> Room<'a> {
         panic!("block {lbn} lies behind the largest file");
     }
 
-    /// Where a block of a file begins; 0 for a hole.
+    /// Address of a block of a file; 0 for a hole.
     fn address(&self, dinode: &Dinode, lbn: u64) -> u64 {
         if lbn < DIRECT {
             return dinode.direct[lbn as usize].get() as u64;
@@ -240,7 +241,7 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// The indirect blocks on the way to a block that are not there, by tree and slots.
+    /// Missing indirect blocks on the way to a block, by tree and slots.
     fn missing(&self, dinode: &Dinode, lbn: u64) -> Vec<(usize, Vec<u64>)> {
         if lbn < DIRECT {
             return Vec::new();
@@ -262,7 +263,7 @@ impl<'a> Room<'a> {
             && (demand.runs.len() < 2 || self.place(demand, false))
     }
 
-    /// Puts everything somewhere: thriftily, or with a whole block for each run while there is one.
+    /// Places the whole demand: thriftily, or with a whole block for each run while there is one.
     fn place(&self, demand: &Demand, thriftily: bool) -> bool {
         let mut blocks = self.blocks.clone();
         let per_block = self.geometry.fragments_per_block;

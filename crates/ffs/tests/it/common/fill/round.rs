@@ -17,14 +17,14 @@ use crate::common::foreign::findings_in;
 use crate::common::volume::{Volume, try_open};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
-/// Whose rounds leave the reserve alone.
+/// The user whose rounds leave the reserve alone.
 const USER: u32 = 10;
 
-/// How a full volume is left.
+/// How a round with a full volume ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Stop,
-    /// The power goes while files are overwritten, shortened, renamed and removed.
+    /// Power fails while files are overwritten, shortened, renamed and removed.
     Cut,
 }
 
@@ -34,13 +34,13 @@ pub(crate) struct Rounds {
     prng: Prng,
     image: Image,
     label: String,
-    /// What FSSTAT said when the volume was new.
+    /// FSSTAT of the new volume.
     empty: FsStat,
     pub(crate) tally: Tally,
 }
 
 impl Rounds {
-    /// A new volume. The label names it where a round fails.
+    /// A new volume. The label identifies it when a round fails.
     pub(crate) fn new(label: &str, seed: u64, size: u64, options: &MkfsOptions) -> Self {
         let executor = Executor::new(seed);
         let disk = Disk::new(&executor, Image::zeroed(size));
@@ -55,7 +55,7 @@ impl Rounds {
         Self { image: disk.contents(), executor, prng: Prng::new(seed), label, empty, tally }
     }
 
-    /// The next round. Every way comes by root and by a user, and a quarter of the rounds is cut.
+    /// The next round. Every way is used by root and by a user, and a quarter of the rounds is cut.
     pub(crate) fn next(&mut self) {
         let number = self.tally.rounds as usize;
         let way = WAYS[number % WAYS.len()];
@@ -63,13 +63,13 @@ impl Rounds {
         let end = if number % 4 == 3 { End::Cut } else { End::Stop };
         println!("{}, round {number}: {way:?} by user {uid}, then {end:?}", self.label);
         let (disk, files) = self.fill(way, uid, end);
-        // The judge takes its time. What is wrong stays so, unless the rebuild after a cut hides
-        // it: so it is asked before and after one.
+        // The judge is slow. Errors stay, unless the rebuild after a cut hides them: so it is asked
+        // before and after one.
         self.empty(disk, &files, number % 4 > 1);
         self.tally.rounds += 1;
     }
 
-    /// Fills the volume and leaves it; what should be on it.
+    /// Fills the volume and ends the round; returns the expected files.
     fn fill(&mut self, way: Way, uid: u32, end: End) -> (Rc<Disk>, Vec<File>) {
         let disk = Disk::new(&self.executor, self.image.clone());
         let (executor, prng, tally) = (&self.executor, &mut self.prng, &mut self.tally);
@@ -122,7 +122,7 @@ impl Rounds {
         self.image = disk.contents();
         if judged {
             // A cut after a truncation may leave bytes behind the end of a file, which is noted;
-            // but here is no file.
+            // but there is no file here.
             let name = format!("rounds-{}", self.label);
             let found = findings_in(&name, |path| self.image.save(path).expect("a file"));
             assert_eq!(found.unwrap_or_default(), "", "{}", self.label);
@@ -142,7 +142,7 @@ async fn open(executor: &Executor, disk: &Rc<Disk>) -> Volume {
     opened.unwrap_or_else(|error| panic!("{error}")).0
 }
 
-/// A directory of this user, and the volume from there on as he sees it.
+/// Makes a directory of this user, and makes the volume act as the user from then on.
 async fn home(volume: &mut Volume, uid: u32) -> ObjectId {
     let home = volume.mkdir(volume.files.root(), "home").await.expect("an empty volume");
     let owner = SetAttributes { uid: Some(uid), gid: Some(uid), ..SetAttributes::default() };
@@ -152,7 +152,7 @@ async fn home(volume: &mut Volume, uid: u32) -> ObjectId {
     home
 }
 
-/// Where users have no room, root still has.
+/// Checks that root still has room where users have none.
 async fn use_the_reserve(volume: &mut Volume, uid: u32, home: ObjectId) {
     volume.root = Requester::root();
     let space = volume.space().await;
@@ -170,8 +170,8 @@ async fn check_all(volume: &Volume, files: &[File]) {
     }
 }
 
-/// Compares FSSTAT with that of the new volume. The root directory does not shrink: what it holds
-/// beyond its first fragment is all that may be missing.
+/// Compares FSSTAT with that of the new volume. The root directory does not shrink: only its space
+/// beyond the first fragment may be missing.
 async fn compare(volume: &Volume, empty: &FsStat, what: &str) {
     let geometry = volume.files.store().engine().geometry();
     let root = volume.attributes(volume.files.root()).await;
@@ -183,7 +183,7 @@ async fn compare(volume: &Volume, empty: &FsStat, what: &str) {
     assert_eq!(volume.space().await, expected, "{what}; the root directory holds {held} fragments");
 }
 
-/// Fragments of a file without holes: its blocks and those that lead to them.
+/// Fragments of a file without holes: its blocks and the indirect blocks that lead to them.
 fn held_fragments(geometry: &ufs2::layout::Geometry, size: u64) -> u64 {
     let blocks = size.div_ceil(geometry.block_size);
     if blocks <= 12 {

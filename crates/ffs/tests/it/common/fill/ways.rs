@@ -1,10 +1,10 @@
-//! What a volume is filled with, and what still works once it is full.
+//! Kinds of content to fill a volume with, and operations that work once it is full.
 
 use vfs::{FileSystem, ObjectId, Stability};
 
 use super::filler::Filler;
 
-/// With what a volume is filled.
+/// Kind of content that fills a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Small files with tails of every length.
@@ -17,24 +17,24 @@ pub(crate) enum Way {
     Names,
     /// Symbolic links, in the inode and in fragments.
     Symlinks,
-    /// Empty files until there is no inode.
+    /// Empty files until there is no free inode.
     Inodes,
-    /// Anything.
+    /// A mixture.
     Mixed,
 }
 
 pub(crate) const WAYS: [Way; 7] =
     [Way::Tails, Way::Stable, Way::Unstable, Way::Names, Way::Symlinks, Way::Inodes, Way::Mixed];
 
-/// So many names of four letters fit into a chunk of a directory, and two more.
+/// Number of names of four letters that fit into a directory chunk, less two.
 const NAMES_ON_A_SHELF: u64 = 25;
 
-/// Bytes of one WRITE at most.
+/// Maximum bytes of one WRITE.
 const LONGEST: u64 = 128 << 10;
 
 impl Filler<'_> {
     /// Fills the volume to the last fragment that may be taken, or to the last inode; then makes
-    /// everything durable and looks at what FSSTAT says.
+    /// everything durable and checks FSSTAT.
     pub(crate) async fn fill(&mut self, way: Way) {
         let shelf = self.mkdir(self.home, 8).await.expect("an empty volume");
         self.shelf = (shelf, 0);
@@ -54,7 +54,7 @@ impl Filler<'_> {
 
     async fn fill_with_tails(&mut self) {
         let mut length = 1 + self.prng.below(self.fragment());
-        // Every number of fragments in turn, some of them behind whole blocks.
+        // Every number of fragments in turn, some of them after whole blocks.
         while let Some(index) = self.create(self.home, 30).await {
             let stability = self.stability();
             if !self.write(index, (0, length), stability).await {
@@ -66,7 +66,7 @@ impl Filler<'_> {
     }
 
     /// Appends to one file, in smaller and smaller pieces. A piece far behind begins the tree of
-    /// two levels where the file alone would not reach it.
+    /// two levels if the file alone would not reach it.
     async fn fill_with_one_file(&mut self, stability: Stability) {
         let Some(index) = self.create(self.home, 8).await else { return };
         let double = (12 + self.block() / 8) * self.block();
@@ -197,8 +197,8 @@ impl Filler<'_> {
         self.write(index, (offset, length), stability).await
     }
 
-    /// Gives empty files a fragment each until there is none, or neither an empty file nor an inode
-    /// for one.
+    /// Gives empty files a fragment each until there is none, or neither an empty file nor a free
+    /// inode for one.
     pub(crate) async fn top_up(&mut self) {
         self.is_full = false;
         // Blocks first, so that the fragments do not take for ever.
@@ -228,8 +228,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Makes a file for which no directory has to find more than one fragment: in one that has a
-    /// fragment already, with room for the names of some files and of the next such directory.
+    /// Makes a file without needing more than one fragment for a directory: in a directory that has
+    /// a fragment already, with room for the names of some files and of the next such directory.
     async fn create_on_shelf(&mut self) -> Option<usize> {
         if self.shelf.1 == NAMES_ON_A_SHELF {
             self.shelf = (self.mkdir(self.shelf.0, 0).await?, 0);
@@ -246,8 +246,8 @@ impl Filler<'_> {
         }
     }
 
-    /// FSSTAT tells what the maps say, and of a full volume that the reserve is left: no less, and
-    /// no more.
+    /// Checks that FSSTAT agrees with the maps, and that a full volume has exactly the reserve
+    /// left.
     pub(crate) async fn check_full(&self) {
         self.volume.settle().await;
         let (room, space) = (self.room(), self.volume.space().await);
@@ -263,7 +263,8 @@ impl Filler<'_> {
         }
     }
 
-    /// What needs no room works on a full volume, and what it gives back can be taken at once.
+    /// Operations that need no room work on a full volume, and space that they free is usable at
+    /// once.
     pub(crate) async fn work_when_full(&mut self) {
         for step in 0..12 {
             let Some(index) = self.file_with_data() else { return };
