@@ -1,0 +1,244 @@
+//! What all parts of an open NVRAM share: both devices, the directory, and who waits for whom.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer as Memory, Durability, IoError, Verb};
+use bytes::Bytes;
+use futures::future::{join, join_all};
+use runtime::Runtime;
+use runtime::sync::{Lock, Signal};
+
+use crate::directory::{Buffer, Directory, Entry};
+use crate::format::{BLOCK, Header, Id, LABEL, Label, Layout, SECTOR, sum};
+use crate::planted::{Bug, is_planted};
+use crate::status::Counts;
+use crate::writing::AT_ONCE;
+
+pub(crate) struct Cache {
+    /// The device in front of which it stands.
+    pub(crate) below: Rc<dyn BlockDevice>,
+    pub(crate) memory: Rc<dyn BlockDevice>,
+    pub(crate) runtime: Runtime,
+    pub(crate) layout: Layout,
+    pub(crate) id: Id,
+    pub(crate) label: Cell<Label>,
+    pub(crate) directory: RefCell<Directory>,
+    /// Blocks that a write or a discard is about.
+    busy: RefCell<BTreeSet<u64>>,
+    /// A block is not busy any more.
+    left: Signal,
+    /// Buffers are free, blocks are below, or nothing of that can be.
+    pub(crate) moved: Signal,
+    /// The keeper has something to do.
+    pub(crate) wake: Rc<Signal>,
+    /// Whether it is at work.
+    pub(crate) is_working: Cell<bool>,
+    /// Everything is to go below.
+    pub(crate) is_draining: Cell<bool>,
+    /// The device below had no room at the last attempt.
+    pub(crate) is_refused: Cell<bool>,
+    /// Calls hold it shared; who changes the state holds it alone.
+    pub(crate) gate: Lock,
+    /// Large writes that have passed by, and how many of them a flush has covered.
+    passed: Cell<[u64; 2]>,
+    pub(crate) failure: RefCell<Option<IoError>>,
+    pub(crate) is_closed: Cell<bool>,
+    pub(crate) counts: RefCell<Counts>,
+}
+
+/// Blocks that are held for one task.
+pub(crate) struct Held<'a> {
+    cache: &'a Cache,
+    places: Range<u64>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut busy = self.cache.busy.borrow_mut();
+        busy.retain(|place| !self.places.contains(place));
+        drop(busy);
+        self.cache.left.notify();
+    }
+}
+
+impl Cache {
+    pub(crate) fn new(
+        below: Rc<dyn BlockDevice>,
+        memory: Rc<dyn BlockDevice>,
+        runtime: Runtime,
+        label: Label,
+        directory: Directory,
+    ) -> Self {
+        let layout = Layout { size: memory.geometry().size, buffers: label.buffers };
+        Self {
+            below,
+            memory,
+            runtime,
+            layout,
+            id: label.id,
+            label: Cell::new(label),
+            directory: RefCell::new(directory),
+            busy: RefCell::default(),
+            left: Signal::new(),
+            moved: Signal::new(),
+            wake: Rc::new(Signal::new()),
+            is_working: Cell::new(false),
+            is_draining: Cell::new(false),
+            is_refused: Cell::new(false),
+            gate: Lock::default(),
+            // Nobody knows what passed by before the start.
+            passed: Cell::new([1, 0]),
+            failure: RefCell::new(None),
+            is_closed: Cell::new(false),
+            counts: RefCell::default(),
+        }
+    }
+
+    /// Waits until no other task is about these blocks.
+    pub(crate) async fn hold(&self, places: Range<u64>) -> Held<'_> {
+        loop {
+            let left = self.left.wait();
+            if self.busy.borrow().range(places.clone()).next().is_none() {
+                self.busy.borrow_mut().extend(places.clone());
+                return Held { cache: self, places };
+            }
+            left.await;
+        }
+    }
+
+    /// Nothing is promised any more: the NVRAM or the device below has failed.
+    pub(crate) fn fail(&self, error: &IoError) {
+        self.failure.borrow_mut().get_or_insert_with(|| error.clone());
+        self.moved.notify();
+        self.wake.notify();
+    }
+
+    pub(crate) fn check(&self, verb: Verb) -> Result<(), IoError> {
+        if self.is_closed.get() {
+            return Err(IoError::closed(verb));
+        }
+        match &*self.failure.borrow() {
+            Some(failure) => Err(IoError { verb, ..failure.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes buffers for a write: waits until so many are free.
+    pub(crate) async fn take(&self, count: usize, at: u64) -> Result<Vec<Buffer>, IoError> {
+        loop {
+            let moved = self.moved.wait();
+            self.check(Verb::Write)?;
+            let taken = self.directory.borrow_mut().take(count);
+            if self.is_low() {
+                self.wake.notify();
+            }
+            if let Some(taken) = taken {
+                self.counts.borrow_mut().allocations += count as u64;
+                return Ok(taken);
+            }
+            if self.is_refused.get() {
+                return Err(IoError::new(Verb::Write, at, BLOCK, ErrorKind::StorageFull));
+            }
+            self.wake.notify();
+            moved.await;
+        }
+    }
+
+    /// Whether few buffers are free.
+    pub(crate) fn is_low(&self) -> bool {
+        let directory = self.directory.borrow();
+        directory.free() < (directory.buffers() / 8).max(2 * AT_ONCE)
+    }
+
+    /// Whether many blocks are dirty.
+    pub(crate) fn is_high(&self) -> bool {
+        let directory = self.directory.borrow();
+        directory.dirty() > directory.buffers() / 4 * 3
+    }
+
+    /// Writes entries to buffers, neighbours together.
+    pub(crate) async fn write_entries(
+        &self,
+        entries: &[(Buffer, Entry, Bytes)],
+        durability: Durability,
+    ) -> Result<(), IoError> {
+        let durable = self.directory.borrow().durable();
+        let mut runs: Vec<(Buffer, Vec<Bytes>)> = Vec::new();
+        let mut next = None;
+        for (buffer, entry, data) in entries {
+            let Entry { place, sequence, mask, lost, data_sum } = *entry;
+            let header = Header { id: self.id, sequence, durable, place, mask, lost, data_sum };
+            let header = Bytes::copy_from_slice(&header.encode());
+            if next != Some(*buffer) {
+                runs.push((*buffer, Vec::new()));
+            }
+            let (_, pieces) = runs.last_mut().expect("it was pushed");
+            pieces.extend([header.clone(), data.clone(), header]);
+            next = Some(buffer + 1);
+        }
+        let write = |(buffer, pieces): (Buffer, Vec<Bytes>)| {
+            let pieces = vec![Memory::joined(&pieces).freeze()];
+            self.memory.write(self.layout.slot(buffer), pieces, durability)
+        };
+        join_all(runs.into_iter().map(write)).await.into_iter().collect()
+    }
+
+    /// The data of a buffer. None if it does not fit its checksum.
+    pub(crate) async fn read_entry(
+        &self,
+        buffer: Buffer,
+        entry: &Entry,
+    ) -> Result<Option<Memory>, IoError> {
+        let at = self.layout.slot(buffer) + SECTOR;
+        let data = self.memory.read(at, Memory::unfilled(BLOCK as usize)).await?;
+        Ok((sum(&data) == entry.data_sum).then_some(data))
+    }
+
+    /// A large write has passed by; a later flush has to cover it.
+    pub(crate) fn has_passed(&self) {
+        let [count, covered] = self.passed.get();
+        self.passed.set([count + 1, covered]);
+        self.counts.borrow_mut().passes += 1;
+    }
+
+    /// Makes durable what was written before, here and below.
+    pub(crate) async fn flush(&self) -> Result<(), IoError> {
+        self.check(Verb::Flush)?;
+        let covered = self.directory.borrow_mut().begin_flush();
+        let [count, flushed] = self.passed.get();
+        let below = async {
+            if count == flushed || is_planted(Bug::HalfFlush) {
+                return Ok(());
+            }
+            self.below.flush().await
+        };
+        let (here, below) = join(self.memory.flush(), below).await;
+        self.directory.borrow_mut().end_flush(covered, here.is_ok());
+        let done = here.and(below);
+        match &done {
+            Ok(()) => {
+                let [now, flushed] = self.passed.get();
+                self.passed.set([now, flushed.max(count)]);
+            }
+            Err(error) => self.fail(error),
+        }
+        done
+    }
+
+    /// Writes both labels, one after the other.
+    pub(crate) async fn write_label(&self, label: Label) -> Result<(), IoError> {
+        let label = Label { number: label.number + 1, ..label };
+        for at in self.layout.labels() {
+            let bytes = vec![Memory::copied(&label.encode()).freeze()];
+            assert_eq!(bytes[0].len() as u64, LABEL, "a label has its size");
+            self.memory.write(at, bytes, Durability::Plain).await?;
+            self.memory.flush().await?;
+        }
+        self.label.set(label);
+        Ok(())
+    }
+}

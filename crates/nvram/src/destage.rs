@@ -1,0 +1,216 @@
+//! The keeper: a task that writes dirty blocks below and makes buffers free.
+//!
+//! It works while few buffers are free, while many blocks are dirty, or while everything is to go
+//! below. Blocks go below in the order of their addresses, neighbours together.
+//!
+//! Commit point of a destage: the flush below. Only after it a block is clean.
+
+use std::io::ErrorKind;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use block::{Durability, IoError, Verb};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::join_all;
+
+use crate::cache::Cache;
+use crate::directory::{Buffer, Entry};
+use crate::format::{BLOCK, MARKS, SECTOR, encode_marks};
+use crate::planted::{Bug, is_planted};
+use crate::reading::runs;
+
+/// Blocks of one round.
+const ROUND: usize = 128;
+/// The most that one write below takes.
+const RUN: u64 = 1 << 20;
+/// Time between attempts while the device below has no room.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Starts the keeper of a cache: it ends when that is closed or dropped.
+pub(crate) fn start(cache: &Rc<Cache>) {
+    let (weak, wake) = (Rc::downgrade(cache), cache.wake.clone());
+    let keeper = async move {
+        loop {
+            let woken = wake.wait();
+            let Some(cache) = Weak::upgrade(&weak) else { return };
+            if cache.is_closed.get() {
+                return;
+            }
+            cache.is_working.set(true);
+            cache.work().await;
+            cache.is_working.set(false);
+            cache.moved.notify();
+            drop(cache);
+            woken.await;
+        }
+    };
+    cache.runtime.tasks.spawn(keeper.boxed_local());
+}
+
+impl Cache {
+    /// Works until there is nothing to do.
+    async fn work(&self) {
+        let mut from = 0;
+        loop {
+            if self.is_closed.get() || self.failure.borrow().is_some() {
+                return;
+            }
+            let is_low = self.is_low();
+            let drains = self.is_draining.get() && self.directory.borrow().dirty() > 0;
+            if !is_low && !drains && !self.is_high() {
+                return;
+            }
+            let mut has_moved = false;
+            if is_low {
+                has_moved |= self.void_some().await;
+            }
+            if drains || self.is_high() || is_low && !has_moved {
+                has_moved |= self.destage_round(&mut from).await;
+            }
+            if !has_moved {
+                // Nothing that is lost makes room for anything.
+                let is_stuck = is_low && self.directory.borrow().is_stuck();
+                self.is_refused.set(self.is_refused.get() || is_stuck);
+                return;
+            }
+            self.moved.notify();
+        }
+    }
+
+    /// Makes buffers free whose entries are not needed: writes their void marks, durably.
+    async fn void_some(&self) -> bool {
+        let most = (self.directory.borrow().buffers() / 8).max(1) as usize;
+        let mut chosen = self.directory.borrow_mut().begin_voiding(most);
+        if chosen.is_empty() {
+            // Entries may only lack a flush.
+            if self.flush().await.is_err() {
+                return false;
+            }
+            chosen = self.directory.borrow_mut().begin_voiding(most);
+        }
+        if chosen.is_empty() {
+            return false;
+        }
+        let marked = match is_planted(Bug::HastyReuse) {
+            true => Ok(()),
+            false => self.write_marks(&chosen).await,
+        };
+        let mut directory = self.directory.borrow_mut();
+        match marked {
+            Ok(()) => directory.voided(&chosen),
+            Err(error) => {
+                directory.not_voided(chosen);
+                drop(directory);
+                self.fail(&error);
+            }
+        }
+        true
+    }
+
+    async fn write_marks(&self, buffers: &[Buffer]) -> Result<(), IoError> {
+        let mut sectors: Vec<u64> = buffers.iter().map(|buffer| buffer / MARKS).collect();
+        sectors.sort_unstable();
+        sectors.dedup();
+        let write = |(sector, copy): (u64, usize)| {
+            let directory = self.directory.borrow();
+            let of = sector * MARKS..(sector + 1) * MARKS;
+            let void: Vec<u64> = of.map(|buffer| directory.void(buffer)).collect();
+            let bytes = encode_marks(&self.id, directory.durable(), &void);
+            let bytes = vec![Bytes::copy_from_slice(&bytes)];
+            self.memory.write(self.layout.map(sector)[copy], bytes, Durability::Plain)
+        };
+        let all = sectors.iter().flat_map(|&sector| [(sector, 0), (sector, 1)]);
+        join_all(all.map(write)).await.into_iter().collect::<Result<(), _>>()?;
+        self.flush().await
+    }
+
+    /// Writes some dirty blocks below. Whether anything has changed.
+    async fn destage_round(&self, from: &mut u64) -> bool {
+        let places = self.directory.borrow().next_dirty(*from, ROUND);
+        let Some(last) = places.last() else { return false };
+        *from = last + 1;
+        let mut going: Vec<(Buffer, Entry)> = Vec::new();
+        for place in places {
+            let mut directory = self.directory.borrow_mut();
+            if let Some((buffer, entry)) = directory.destage(place) {
+                directory.hold(buffer);
+                going.push((buffer, entry));
+            }
+        }
+        going.sort_unstable_by_key(|(_, entry)| entry.place);
+        let done = self.send(&going).await;
+        let mut directory = self.directory.borrow_mut();
+        for (buffer, entry) in &going {
+            directory.release(*buffer);
+            directory.destaged(*buffer, entry.sequence, done.is_ok());
+        }
+        drop(directory);
+        self.is_refused.set(done.as_ref().is_err_and(IoError::is_full));
+        match done {
+            Ok(()) => self.counts.borrow_mut().write_backs += going.len() as u64,
+            Err(error) if error.is_full() => {
+                self.moved.notify(); // who waits for room hears of it
+                self.runtime.clock.sleep(AGAIN).await;
+            }
+            Err(error) => self.fail(&error),
+        }
+        true
+    }
+
+    /// Writes blocks below, and flushes.
+    async fn send(&self, going: &[(Buffer, Entry)]) -> Result<(), IoError> {
+        let read = going.iter().map(|(buffer, entry)| self.read_entry(*buffer, entry));
+        let blocks = join_all(read).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut writes: Vec<(u64, Vec<Bytes>, u64)> = Vec::new();
+        for ((buffer, entry), block) in going.iter().zip(blocks) {
+            let Some(block) = block else {
+                self.directory.borrow_mut().lose(*buffer, entry.sequence);
+                continue;
+            };
+            let block = block.freeze();
+            for run in runs(entry.place, entry.mask) {
+                let start = (run.start - entry.place * BLOCK) as usize;
+                let piece = block.slice(start..start + (run.end - run.start) as usize);
+                match writes.last_mut() {
+                    Some((at, pieces, length)) if *at + *length == run.start && *length < RUN => {
+                        pieces.push(piece);
+                        *length += run.end - run.start;
+                    }
+                    _ => writes.push((run.start, vec![piece], run.end - run.start)),
+                }
+            }
+        }
+        let write = |(at, pieces, _)| self.below.write(at, pieces, Durability::Plain);
+        join_all(writes.into_iter().map(write)).await.into_iter().collect::<Result<(), _>>()?;
+        if is_planted(Bug::EarlyClean) {
+            return Ok(());
+        }
+        self.below.flush().await
+    }
+
+    /// Brings everything below. No write comes meanwhile.
+    ///
+    /// # Errors
+    /// The failure, or that there is no room below: then everything stays.
+    pub(crate) async fn drain(&self) -> Result<(), IoError> {
+        self.is_draining.set(true);
+        let drained = loop {
+            let moved = self.moved.wait();
+            if let Err(error) = self.check(Verb::Write) {
+                break Err(error);
+            }
+            let is_empty = self.directory.borrow().dirty() == 0;
+            if is_empty && !self.is_working.get() {
+                break Ok(());
+            }
+            if self.is_refused.get() {
+                break Err(IoError::new(Verb::Write, 0, SECTOR, ErrorKind::StorageFull));
+            }
+            self.wake.notify();
+            moved.await;
+        };
+        self.is_draining.set(false);
+        drained
+    }
+}

@@ -1,0 +1,489 @@
+//! Which buffer holds which block, and which buffers may be used again.
+//!
+//! A write takes fresh buffers. Its entries become the *current* ones of their blocks when they are
+//! written; the ones before are *stale*. A stale entry, and a clean one, become *void* by a mark in
+//! the map. Recovery passes over void entries, and otherwise believes the latest entry of a block.
+//!
+//! Invariants:
+//! 1. A block has one current entry at most: the latest that was written.
+//! 2. A buffer is taken only when the void mark of its last entry is durable: else a torn overwrite
+//!    of it could not be told from a rotten entry.
+//! 3. A stale entry becomes void only when its successor is durable.
+//! 4. The current entry of a block becomes void only when it is clean, durable, and the only one of
+//!    its block that is not durably void: else an older one would be believed after a crash.
+//! 5. Sequences only grow. All entries up to [`Directory::durable`] are durable or void.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::planted::{Bug, is_planted};
+
+/// The number of a buffer.
+pub(crate) type Buffer = u64;
+
+/// What an entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) place: u64,
+    pub(crate) sequence: u64,
+    pub(crate) mask: u8,
+    pub(crate) lost: u8,
+    pub(crate) data_sum: u32,
+}
+
+/// How far an entry has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No entry: the buffer may be taken.
+    Free,
+    /// On its way to the NVRAM.
+    Writing,
+    /// Current, and not below.
+    Dirty,
+    /// Current, and on its way below.
+    Destaging,
+    /// Current, and durable below.
+    Clean,
+    /// Current, and durable below but for sectors that are lost: no older version of these may be
+    /// read, so the entry stays.
+    Lost,
+    /// A later entry of the block is current, or the block is needed no more.
+    Stale,
+    /// The void mark is on its way.
+    Voiding,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    state: State,
+    entry: Option<Entry>,
+    is_durable: bool,
+    /// The buffer and sequence of the entry that made this one stale, if one did.
+    successor: Option<(Buffer, u64)>,
+    /// The sequence up to which entries of this buffer are void, as last written.
+    void: u64,
+    readers: u32,
+}
+
+/// See the module's prose.
+pub(crate) struct Directory {
+    slots: Vec<Slot>,
+    current: BTreeMap<u64, Buffer>,
+    /// Entries of each block that are not durably void.
+    held: BTreeMap<u64, u32>,
+    free: VecDeque<Buffer>,
+    /// Entries that became stale or clean, the oldest first, each with its sequence. One whose
+    /// buffer has gone on since is passed over.
+    stale: VecDeque<(Buffer, u64)>,
+    clean: VecDeque<(Buffer, u64)>,
+    /// Blocks whose current entry has something that is not below.
+    dirty: BTreeSet<u64>,
+    next_sequence: u64,
+    /// Sequences of entries that are neither durable nor durably void.
+    open: BTreeSet<u64>,
+    /// Entries that were written since the last flush of the NVRAM began.
+    unflushed: BTreeMap<u64, Buffer>,
+}
+
+impl Directory {
+    /// An empty one.
+    pub(crate) fn new(buffers: u64, next_sequence: u64) -> Self {
+        let slot = Slot {
+            state: State::Free,
+            entry: None,
+            is_durable: false,
+            successor: None,
+            void: 0,
+            readers: 0,
+        };
+        Self {
+            slots: vec![slot; buffers as usize],
+            current: BTreeMap::new(),
+            held: BTreeMap::new(),
+            free: (0..buffers).collect(),
+            stale: VecDeque::new(),
+            clean: VecDeque::new(),
+            dirty: BTreeSet::new(),
+            next_sequence,
+            open: BTreeSet::new(),
+            unflushed: BTreeMap::new(),
+        }
+    }
+
+    /// Takes over what recovery has found, and made durable: the void marks of all buffers, and
+    /// the entries. The last of a block is current.
+    pub(crate) fn recover(&mut self, void: &[u64], mut found: Vec<(Buffer, Entry)>) {
+        self.slots.iter_mut().zip(void).for_each(|(slot, &void)| slot.void = void);
+        found.sort_unstable_by_key(|(_, entry)| entry.sequence);
+        let taken: BTreeSet<Buffer> = found.iter().map(|it| it.0).collect();
+        self.free.retain(|buffer| !taken.contains(buffer));
+        for (buffer, entry) in found {
+            *self.held.entry(entry.place).or_default() += 1;
+            self.slots[buffer as usize].state = State::Writing;
+            self.written(buffer, entry, true);
+        }
+    }
+
+    /// Recovery has found a torn entry: its buffer is stale.
+    pub(crate) fn recover_torn(&mut self, buffer: Buffer, place: u64, sequence: u64) {
+        self.free.retain(|it| *it != buffer);
+        *self.held.entry(place).or_default() += 1;
+        self.open.insert(sequence);
+        let slot = &mut self.slots[buffer as usize];
+        slot.entry = Some(Entry { place, sequence, mask: 0, lost: 0, data_sum: 0 });
+        self.make_stale(buffer);
+    }
+
+    /// The sequence of the next entry.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// All entries up to this sequence are durable, or void.
+    pub(crate) fn durable(&self) -> u64 {
+        self.open.first().map_or(self.next_sequence, |first| *first) - 1
+    }
+
+    pub(crate) fn buffers(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    pub(crate) fn free(&self) -> u64 {
+        self.free.len() as u64
+    }
+
+    pub(crate) fn dirty(&self) -> u64 {
+        self.dirty.len() as u64
+    }
+
+    /// Blocks of which sectors are lost, and which.
+    pub(crate) fn lost(&self) -> Vec<(u64, u8)> {
+        let entries = self.current.values().filter_map(|&buffer| self.entry(buffer));
+        entries.filter(|entry| entry.lost != 0).map(|entry| (entry.place, entry.lost)).collect()
+    }
+
+    /// The current entry of a block, and its buffer.
+    pub(crate) fn current(&self, place: u64) -> Option<(Buffer, Entry, State)> {
+        let &buffer = self.current.get(&place)?;
+        let slot = &self.slots[buffer as usize];
+        Some((buffer, slot.entry?, slot.state))
+    }
+
+    fn entry(&self, buffer: Buffer) -> Option<Entry> {
+        self.slots[buffer as usize].entry
+    }
+
+    /// Whether the medium has an entry of one of these blocks that is not durably void.
+    pub(crate) fn holds(&self, places: std::ops::Range<u64>) -> bool {
+        self.held.range(places).next().is_some()
+    }
+
+    /// Takes free buffers for a write. None if there are too few.
+    pub(crate) fn take(&mut self, count: usize) -> Option<Vec<Buffer>> {
+        (self.free.len() >= count).then(|| self.free.drain(..count).collect())
+    }
+
+    /// Buffers that were taken are not used.
+    pub(crate) fn give_back(&mut self, buffers: Vec<Buffer>) {
+        buffers.into_iter().for_each(|buffer| self.free.push_front(buffer));
+    }
+
+    /// An entry goes to a buffer that was taken. Gives its sequence.
+    pub(crate) fn begin(&mut self, buffer: Buffer, place: u64) -> u64 {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let slot = &mut self.slots[buffer as usize];
+        assert!(
+            slot.state == State::Free && slot.readers == 0,
+            "invariant 2: buffer {buffer} is {:?}",
+            slot.state
+        );
+        slot.state = State::Writing;
+        slot.is_durable = false;
+        slot.successor = None;
+        slot.entry = Some(Entry { place, sequence, mask: 0, lost: 0, data_sum: 0 });
+        self.open.insert(sequence);
+        *self.held.entry(place).or_default() += 1;
+        sequence
+    }
+
+    /// An entry is on the NVRAM, and the current one of its block from now on.
+    pub(crate) fn written(&mut self, buffer: Buffer, entry: Entry, is_durable: bool) {
+        let slot = &mut self.slots[buffer as usize];
+        assert_eq!(slot.state, State::Writing, "invariant 1: buffer {buffer}");
+        (slot.state, slot.entry, slot.is_durable) = (State::Dirty, Some(entry), is_durable);
+        if is_durable {
+            self.open.remove(&entry.sequence);
+        } else {
+            self.unflushed.insert(entry.sequence, buffer);
+        }
+        if let Some(before) = self.current.insert(entry.place, buffer) {
+            let older = &mut self.slots[before as usize];
+            assert!(older.entry.is_some_and(|it| it.sequence < entry.sequence), "invariant 1");
+            older.successor = Some((buffer, entry.sequence));
+            self.make_stale(before);
+        }
+        if entry.mask == 0 {
+            self.dirty.remove(&entry.place);
+            self.slots[buffer as usize].state = State::Lost;
+        } else {
+            self.dirty.insert(entry.place);
+        }
+    }
+
+    /// A write to the NVRAM has failed: the buffer may have the entry, or a part of it.
+    pub(crate) fn failed(&mut self, buffer: Buffer) {
+        self.make_stale(buffer);
+    }
+
+    fn make_stale(&mut self, buffer: Buffer) {
+        let slot = &mut self.slots[buffer as usize];
+        slot.state = State::Stale;
+        let sequence = slot.entry.map_or(0, |entry| entry.sequence);
+        self.stale.push_back((buffer, sequence));
+    }
+
+    /// Entries that a flush of the NVRAM that begins now makes durable.
+    pub(crate) fn begin_flush(&mut self) -> BTreeMap<u64, Buffer> {
+        std::mem::take(&mut self.unflushed)
+    }
+
+    /// That flush has come to its end; or it has failed, and another one has to cover them.
+    pub(crate) fn end_flush(&mut self, covered: BTreeMap<u64, Buffer>, is_good: bool) {
+        for (sequence, buffer) in covered {
+            let slot = &mut self.slots[buffer as usize];
+            if slot.entry.is_none_or(|entry| entry.sequence != sequence) {
+                continue;
+            }
+            if is_good {
+                slot.is_durable = true;
+                self.open.remove(&sequence);
+            } else {
+                self.unflushed.insert(sequence, buffer);
+            }
+        }
+    }
+
+    /// Dirty blocks from here on, in their order, and then from the start.
+    pub(crate) fn next_dirty(&self, from: u64, most: usize) -> Vec<u64> {
+        let behind = self.dirty.range(from..).chain(self.dirty.range(..from));
+        behind.copied().take(most).collect()
+    }
+
+    /// The current entry of a block goes below.
+    pub(crate) fn destage(&mut self, place: u64) -> Option<(Buffer, Entry)> {
+        let (buffer, entry, state) = self.current(place)?;
+        if state != State::Dirty {
+            return None;
+        }
+        self.slots[buffer as usize].state = State::Destaging;
+        Some((buffer, entry))
+    }
+
+    /// It is durable below, or it is not. If it is not current any more, nothing changes.
+    pub(crate) fn destaged(&mut self, buffer: Buffer, sequence: u64, is_below: bool) {
+        let Some(entry) = self.entry(buffer) else { return };
+        let state = self.slots[buffer as usize].state;
+        if is_planted(Bug::OverwrittenClean)
+            && is_below
+            && let Some((newer, newest, State::Dirty)) = self.current(entry.place)
+        {
+            self.slots[newer as usize].state = State::Clean;
+            self.clean.push_back((newer, newest.sequence));
+            self.dirty.remove(&entry.place);
+        }
+        if state != State::Destaging || entry.sequence != sequence {
+            return;
+        }
+        self.slots[buffer as usize].state = match (is_below, entry.lost) {
+            (false, _) => State::Dirty,
+            (true, 0) => State::Clean,
+            (true, _) => State::Lost,
+        };
+        if is_below {
+            self.dirty.remove(&entry.place);
+        }
+        if is_below && entry.lost == 0 {
+            self.clean.push_back((buffer, sequence));
+        }
+    }
+
+    /// Sectors of a block have rotted in the NVRAM: nothing else has them.
+    pub(crate) fn lose(&mut self, buffer: Buffer, sequence: u64) {
+        let slot = &mut self.slots[buffer as usize];
+        let Some(entry) = slot.entry.as_mut().filter(|entry| entry.sequence == sequence) else {
+            return;
+        };
+        if matches!(slot.state, State::Dirty | State::Destaging) {
+            entry.lost |= entry.mask;
+            entry.mask = 0;
+            slot.state = State::Lost;
+            self.dirty.remove(&entry.place);
+        }
+    }
+
+    /// A block is needed no more.
+    pub(crate) fn drop_block(&mut self, place: u64) {
+        if let Some(buffer) = self.current.remove(&place) {
+            self.dirty.remove(&place);
+            self.make_stale(buffer);
+        }
+    }
+
+    /// Whether a destage of any of these blocks is under way.
+    pub(crate) fn is_destaging(&self, places: std::ops::Range<u64>) -> bool {
+        let mut current = self.current.range(places);
+        current.any(|(_, &buffer)| self.slots[buffer as usize].state == State::Destaging)
+    }
+
+    pub(crate) fn hold(&mut self, buffer: Buffer) {
+        self.slots[buffer as usize].readers += 1;
+    }
+
+    pub(crate) fn release(&mut self, buffer: Buffer) {
+        self.slots[buffer as usize].readers -= 1;
+    }
+
+    /// Picks entries to become void, stale ones first: their void marks are to be written now.
+    pub(crate) fn begin_voiding(&mut self, most: usize) -> Vec<Buffer> {
+        let mut chosen = Vec::new();
+        for is_stale in [true, false] {
+            let list = if is_stale { &mut self.stale } else { &mut self.clean };
+            let mut later = VecDeque::new();
+            for (buffer, sequence) in std::mem::take(list) {
+                let slot = &self.slots[buffer as usize];
+                let expected = if is_stale { State::Stale } else { State::Clean };
+                let is_listed = slot.state == expected
+                    && slot.entry.is_some_and(|entry| entry.sequence == sequence);
+                let may = if is_stale { Self::may_void_stale } else { Self::may_void_clean };
+                match is_listed {
+                    true if chosen.len() < most && may(self, buffer) => {
+                        self.void_now(buffer);
+                        chosen.push(buffer);
+                    }
+                    true => later.push_back((buffer, sequence)),
+                    false => {}
+                }
+            }
+            *(if is_stale { &mut self.stale } else { &mut self.clean }) = later;
+        }
+        chosen
+    }
+
+    fn void_now(&mut self, buffer: Buffer) {
+        let slot = &mut self.slots[buffer as usize];
+        let entry = slot.entry.expect("it is held");
+        (slot.state, slot.void) = (State::Voiding, entry.sequence);
+        if self.current.get(&entry.place) == Some(&buffer) {
+            self.current.remove(&entry.place);
+        }
+    }
+
+    fn may_void_stale(&self, buffer: Buffer) -> bool {
+        let slot = &self.slots[buffer as usize];
+        let Some((successor, sequence)) = slot.successor else { return slot.readers == 0 };
+        let after = &self.slots[successor as usize];
+        // Where the successor has gone, a later one was durable.
+        let is_same = after.entry.is_some_and(|entry| entry.sequence == sequence);
+        let is_durable = !is_same || after.is_durable || is_planted(Bug::HastySuccessor);
+        slot.readers == 0 && is_durable
+    }
+
+    fn may_void_clean(&self, buffer: Buffer) -> bool {
+        let slot = &self.slots[buffer as usize];
+        let Some(entry) = slot.entry else { return false };
+        let is_last = self.held.get(&entry.place) == Some(&1) || is_planted(Bug::YoungestFirst);
+        slot.readers == 0 && slot.is_durable && is_last
+    }
+
+    /// Whether every buffer that is not free keeps what is lost.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let is_kept = |slot: &Slot| matches!(slot.state, State::Free | State::Lost);
+        self.slots.iter().all(is_kept)
+    }
+
+    /// The void mark of a buffer, as it is to be written.
+    pub(crate) fn void(&self, buffer: Buffer) -> u64 {
+        self.slots.get(buffer as usize).map_or(0, |slot| slot.void)
+    }
+
+    /// The void marks of these are durable: they may be taken.
+    pub(crate) fn voided(&mut self, buffers: &[Buffer]) {
+        for &buffer in buffers {
+            let slot = &mut self.slots[buffer as usize];
+            let entry = slot.entry.take().expect("it was held");
+            slot.state = State::Free;
+            self.open.remove(&entry.sequence);
+            let held = self.held.get_mut(&entry.place).expect("it is counted");
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&entry.place);
+            }
+            self.free.push_back(buffer);
+        }
+    }
+
+    /// The void marks could not be written: they are tried again.
+    pub(crate) fn not_voided(&mut self, buffers: Vec<Buffer>) {
+        buffers.into_iter().for_each(|buffer| self.make_stale(buffer));
+    }
+
+    /// Everything is durable below, and the label says so: all buffers are free.
+    pub(crate) fn clear(&mut self) {
+        assert!(self.dirty.is_empty(), "invariant 4: nothing dirty is given up");
+        let (buffers, next) = (self.buffers(), self.next_sequence);
+        let void: Vec<u64> = self.slots.iter().map(|slot| slot.void).collect();
+        *self = Self::new(buffers, next);
+        self.slots.iter_mut().zip(void).for_each(|(slot, void)| slot.void = void);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(place: u64, sequence: u64) -> Entry {
+        Entry { place, sequence, mask: u8::MAX, lost: 0, data_sum: 0 }
+    }
+
+    /// A block was written twice, and the later entry is below. A reader still has the earlier one.
+    /// The buffers that may become void.
+    fn void_while_the_older_is_read() -> Vec<Buffer> {
+        let mut directory = Directory::new(64, 1);
+        let buffers = directory.take(2).expect("all are free");
+        let first = directory.begin(buffers[0], 9);
+        directory.written(buffers[0], entry(9, first), true);
+        directory.hold(buffers[0]);
+        let second = directory.begin(buffers[1], 9);
+        directory.written(buffers[1], entry(9, second), true);
+        let (newer, newest) = directory.destage(9).expect("it is dirty");
+        directory.destaged(newer, newest.sequence, true);
+        directory.begin_voiding(64)
+    }
+
+    #[test]
+    fn the_latest_entry_of_a_block_is_void_after_all_others() {
+        assert!(void_while_the_older_is_read().is_empty());
+        #[cfg(feature = "planted-bugs")]
+        {
+            crate::planted::plant(Some(Bug::YoungestFirst));
+            let void = void_while_the_older_is_read();
+            crate::planted::plant(None);
+            assert_eq!(void.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_failed_write_keeps_everything_after_it_from_counting_as_durable() {
+        let mut directory = Directory::new(64, 1);
+        let buffers = directory.take(2).expect("all are free");
+        let first = directory.begin(buffers[0], 1);
+        let second = directory.begin(buffers[1], 2);
+        directory.failed(buffers[0]);
+        directory.written(buffers[1], entry(2, second), true);
+        assert_eq!(directory.durable(), first - 1);
+        let void = directory.begin_voiding(64);
+        assert_eq!(void, [buffers[0]]);
+        directory.voided(&void);
+        assert_eq!(directory.durable(), second);
+    }
+}

@@ -1,0 +1,221 @@
+//! Memory that outlives the power, in front of a disk: a write is durable when the memory has it,
+//! and reaches the disk later, sorted, and once.
+//!
+//! An [`Nvram`] is a device of `block` over two others: the device *below*, and the *memory*, which
+//! is a file on persistent memory or on a fast disk. It keeps the contract of that crate, also when
+//! both lose their power at one moment. docs/formats/nvram.md has the bytes.
+//!
+//! Layers, from the bottom: `format`, the bytes; `directory`, which buffer holds which block, and
+//! which may be used again; `cache`, what all parts share; `writing` and `reading`; `destage`, the
+//! task that brings blocks below; `recovery`, which entries hold after a crash; [`make`], [`look`]
+//! and [`open`]; and [`Nvram`], the device and its states.
+//!
+//! Invariants:
+//! 1. What was answered as durable is in the memory, or durable below.
+//! 2. A read gives the latest completed write of each sector, or an error where that is lost.
+//!
+//! Not asserted: 1, which is about what a cut leaves, and 2, which is about all writes that ever
+//! completed. `tests/it` compares both with a model, at every cut.
+//!
+//! Commit points: a write through has happened when the memory has its entries durably, any other
+//! with the flush of the memory; a block is below when a flush there covers its write.
+//!
+//! Architecture invariant: no file system, no set of disks, no socket. It runs under the simulator.
+
+mod cache;
+mod destage;
+mod directory;
+pub mod format;
+mod opening;
+pub mod planted;
+mod reading;
+mod recovery;
+mod status;
+mod writing;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, IsRight, Verb};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::channel::oneshot;
+use runtime::sync::Signal;
+
+pub use format::{Id, Label};
+pub use opening::{OpenError, look, make, open};
+pub use recovery::Recovered;
+pub use status::{Counts, Status};
+
+use crate::cache::Cache;
+use crate::format::{BLOCK, SECTOR};
+use crate::planted::{Bug, is_planted};
+
+/// An NVRAM that is open: see the crate's page.
+pub struct Nvram {
+    cache: Rc<Cache>,
+    is_closed: Rc<Cell<bool>>,
+    /// Calls that are under way.
+    calls: Rc<Cell<usize>>,
+    ended: Rc<Signal>,
+}
+
+impl Drop for Nvram {
+    fn drop(&mut self) {
+        self.cache.is_closed.set(true);
+        self.cache.wake.notify();
+    }
+}
+
+impl Nvram {
+    fn new(cache: Rc<Cache>) -> Self {
+        Self { cache, is_closed: Rc::default(), calls: Rc::default(), ended: Rc::default() }
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        let directory = self.cache.directory.borrow();
+        let lost =
+            directory.lost().iter().map(|(_, lost)| u64::from(lost.count_ones())).sum::<u64>();
+        Status {
+            is_down: self.cache.label.get().is_down,
+            size_bytes: directory.buffers() * BLOCK,
+            dirty_bytes: directory.dirty() * BLOCK,
+            lost_bytes: lost * SECTOR,
+            counts: *self.cache.counts.borrow(),
+        }
+    }
+
+    /// What it says of itself.
+    pub fn label(&self) -> Label {
+        self.cache.label.get()
+    }
+
+    /// Ranges of the volume that are lost until they are written.
+    pub fn lost(&self) -> Vec<std::ops::Range<u64>> {
+        let lost = self.cache.directory.borrow().lost();
+        lost.into_iter().flat_map(|(place, mask)| reading::runs(place, mask)).collect()
+    }
+
+    /// Brings everything below. With `is_down`, writes pass by from then on, over starts, until
+    /// [`Nvram::up`]. Calls wait meanwhile. Sectors that are lost are given up: they have what the
+    /// device below has.
+    ///
+    /// # Errors
+    /// Why something is not below. Then nothing has changed.
+    pub async fn settle(&self, is_down: bool) -> Result<(), IoError> {
+        self.run(Verb::Flush, async move |cache| {
+            let _alone = cache.gate.exclusive().await;
+            cache.check(Verb::Flush)?;
+            if !is_planted(Bug::HastyDown) {
+                cache.drain().await?;
+                // What has passed by, too.
+                cache.below.flush().await?;
+            }
+            let first_sequence = cache.directory.borrow().next_sequence();
+            let label = Label { first_sequence, is_down, ..cache.label.get() };
+            cache.write_label(label).await.inspect_err(|error| cache.fail(error))?;
+            if !is_planted(Bug::HastyDown) {
+                cache.directory.borrow_mut().clear();
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Holds writes again.
+    ///
+    /// # Errors
+    /// The failure of the memory; then writes still pass by.
+    pub async fn up(&self) -> Result<(), IoError> {
+        self.run(Verb::Write, async move |cache| {
+            let _alone = cache.gate.exclusive().await;
+            cache.check(Verb::Write)?;
+            // What has passed by is durable before anything may hide it.
+            cache.below.flush().await?;
+            cache.write_label(Label { is_down: false, ..cache.label.get() }).await
+        })
+        .await
+    }
+
+    /// Does something as a task, and hands its answer over: dropping the future abandons the answer,
+    /// never the work.
+    fn run<T: 'static>(
+        &self,
+        verb: Verb,
+        work: impl AsyncFnOnce(&Cache) -> Result<T, IoError> + 'static,
+    ) -> Io<T> {
+        if self.is_closed.get() {
+            return async move { Err(IoError::closed(verb)) }.boxed_local();
+        }
+        let (answer, answered) = oneshot::channel();
+        let (cache, calls, ended) = (self.cache.clone(), self.calls.clone(), self.ended.clone());
+        calls.set(calls.get() + 1);
+        let task = async move {
+            let done = work(&cache).await;
+            let _ = answer.send(done); // the caller may have gone
+            calls.set(calls.get() - 1);
+            ended.notify();
+        };
+        self.cache.runtime.tasks.spawn(task.boxed_local());
+        async move { answered.await.unwrap_or_else(|_| Err(IoError::closed(verb))) }.boxed_local()
+    }
+}
+
+impl BlockDevice for Nvram {
+    fn geometry(&self) -> Geometry {
+        Geometry { platters: None, ..self.cache.below.geometry() }
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        self.run(Verb::Read, async move |cache| cache.read(offset, buffer, false).await)
+    }
+
+    fn read_medium(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        self.run(Verb::Read, async move |cache| cache.read(offset, buffer, true).await)
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        self.run(Verb::Write, async move |cache| cache.write(offset, data, durability).await)
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.run(Verb::Flush, async move |cache| match cache.label.get().is_down {
+            true => cache.below.flush().await,
+            false => cache.flush().await,
+        })
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        self.run(Verb::Discard, async move |cache| cache.discard(offset, length).await)
+    }
+
+    fn mend(&self, offset: u64, length: u64, is_right: IsRight) -> Io<Option<Buffer>> {
+        self.run(Verb::Read, async move |cache| cache.mend(offset, length, is_right).await)
+    }
+
+    fn close(&self) -> Io<()> {
+        let (cache, calls, ended) = (self.cache.clone(), self.calls.clone(), self.ended.clone());
+        let is_first = !self.is_closed.replace(true);
+        async move {
+            while calls.get() > 0 {
+                ended.wait().await;
+            }
+            cache.is_closed.set(true);
+            loop {
+                let moved = cache.moved.wait();
+                cache.wake.notify();
+                if !cache.is_working.get() {
+                    break;
+                }
+                moved.await;
+            }
+            if is_first {
+                cache.memory.close().await?;
+                cache.below.close().await?;
+            }
+            Ok(())
+        }
+        .boxed_local()
+    }
+}

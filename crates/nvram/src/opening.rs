@@ -1,0 +1,137 @@
+//! How an NVRAM is made and opened.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer as Memory, Durability, IoError};
+use runtime::Runtime;
+
+use crate::Nvram;
+use crate::cache::Cache;
+use crate::destage;
+use crate::format::{BadLabel, Id, LABEL, Label, Layout, SLOT};
+use crate::planted::{Bug, is_planted};
+use crate::recovery::{Recovered, recover};
+
+/// Why there is no NVRAM.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// It is too small.
+    #[error("it has {0} bytes, and an NVRAM takes {least} at least", least = least())]
+    TooSmall(u64),
+    /// Neither of its labels can be read.
+    #[error(transparent)]
+    Label(#[from] BadLabel),
+    /// It belongs to another volume.
+    #[error("it is the NVRAM of another volume")]
+    Foreign,
+    /// It stood before a device of another size.
+    #[error("it was made for a volume of {made} bytes, and this one has {found}")]
+    OtherSize {
+        /// Bytes of the volume for which it was made.
+        made: u64,
+        /// Bytes of this one.
+        found: u64,
+    },
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] IoError),
+}
+
+/// The fewest bytes that an NVRAM takes.
+fn least() -> u64 {
+    let size = (1..).map(|count| count * SLOT).find(|&size| Layout::of(size).is_some());
+    size.expect("some size is enough")
+}
+
+/// Makes a device the NVRAM of a volume, whatever it held.
+///
+/// # Errors
+/// [`OpenError`].
+pub async fn make(
+    memory: &Rc<dyn BlockDevice>,
+    id: Id,
+    volume_size: u64,
+) -> Result<Label, OpenError> {
+    let size = memory.geometry().size;
+    let layout = Layout::of(size).ok_or(OpenError::TooSmall(size))?;
+    let label = Label {
+        id,
+        generation: 1,
+        number: 1,
+        buffers: layout.buffers,
+        volume_size,
+        first_sequence: 1,
+        is_down: false,
+    };
+    // An earlier life under the same number must not come back.
+    let zeros = 1 << 20;
+    for at in (0..size).step_by(zeros as usize) {
+        let length = zeros.min(size - at);
+        memory.write(at, vec![block::zeros(length as usize)], Durability::Plain).await?;
+    }
+    memory.flush().await?;
+    for at in layout.labels() {
+        let bytes = vec![Memory::copied(&label.encode()).freeze()];
+        memory.write(at, bytes, Durability::Plain).await?;
+        memory.flush().await?;
+    }
+    Ok(label)
+}
+
+/// What an NVRAM says of itself: the later of its labels.
+///
+/// # Errors
+/// Why neither of them can be read.
+pub async fn look(memory: &Rc<dyn BlockDevice>) -> Result<Label, OpenError> {
+    let size = memory.geometry().size;
+    let layout = Layout::of(size).ok_or(OpenError::TooSmall(size))?;
+    let mut found: Result<Label, OpenError> = Err(OpenError::Label(BadLabel::Missing));
+    for at in layout.labels() {
+        let label = match memory.read(at, Memory::unfilled(LABEL as usize)).await {
+            Ok(bytes) => Label::decode(&bytes).map_err(OpenError::Label),
+            Err(error) => Err(OpenError::Device(error)),
+        };
+        let label = label.and_then(|label| match label.buffers == layout.buffers {
+            true => Ok(label),
+            false => Err(OpenError::Label(BadLabel::Nonsense)),
+        });
+        found = match (found, label) {
+            (Ok(one), Ok(other)) if one.number >= other.number => Ok(one),
+            (Ok(one), Err(_)) => Ok(one),
+            // That there is no label says less than what is wrong with one.
+            (Err(one), Err(OpenError::Label(BadLabel::Missing))) => Err(one),
+            (_, label) => label,
+        };
+    }
+    found
+}
+
+/// Opens the NVRAM of this volume in front of its device. Its generation grows.
+///
+/// # Errors
+/// [`OpenError`]; then nothing was written.
+pub async fn open(
+    below: Rc<dyn BlockDevice>,
+    memory: Rc<dyn BlockDevice>,
+    runtime: Runtime,
+    id: Id,
+) -> Result<(Nvram, Recovered), OpenError> {
+    let label = look(&memory).await?;
+    if label.id != id && !is_planted(Bug::AnyVolume) {
+        return Err(OpenError::Foreign);
+    }
+    let found = below.geometry().size;
+    if label.volume_size != found {
+        return Err(OpenError::OtherSize { made: label.volume_size, found });
+    }
+    // What a killed process has written may be in a cache of the host alone.
+    if !is_planted(Bug::BelievedUnflushed) {
+        memory.flush().await?;
+    }
+    let layout = Layout { size: memory.geometry().size, buffers: label.buffers };
+    let (directory, recovered) = recover(&memory, &layout, &label).await?;
+    let cache = Rc::new(Cache::new(below, memory, runtime, label, directory));
+    cache.write_label(Label { generation: label.generation + 1, ..label }).await?;
+    destage::start(&cache);
+    Ok((Nvram::new(cache), recovered))
+}

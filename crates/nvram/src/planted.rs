@@ -1,0 +1,38 @@
+//! Bugs that tests plant, to show that they would be found: see the crate `planted`.
+
+planted::bugs! {
+    /// A buffer is clean before a flush below covers its write.
+    EarlyClean,
+    /// A buffer is used again before its void mark is durable.
+    HastyReuse,
+    /// The latest entry of a place becomes void while an older one is on the medium.
+    YoungestFirst,
+    /// A superseded buffer becomes void before its successor is durable.
+    HastySuccessor,
+    /// A newer write during a destage counts as written below.
+    OverwrittenClean,
+    /// A large write passes by although buffers of its blocks are held.
+    BlindBypass,
+    /// A flush covers only what the NVRAM holds, not what passed by.
+    HalfFlush,
+    /// An overwrite of a part of a block forgets the other dirty sectors.
+    ForgottenSectors,
+    /// A rotten buffer is taken for a torn one, and an older version is read.
+    RotIsTorn,
+    /// A torn buffer is taken for a rotten one.
+    TornIsRot,
+    /// Recovery takes the first entry of a block that it meets.
+    FirstFound,
+    /// Recovery believes entries that no flush covers.
+    BelievedUnflushed,
+    /// A discard does not wait for a destage under way.
+    HastyDiscard,
+    /// The NVRAM is called empty before the last flush below.
+    HastyDown,
+    /// The buffers of another volume are believed.
+    AnyVolume,
+    /// A sequence of before the crash is given away again.
+    OldSequences,
+    /// Lost sectors of a block are forgotten when another part of it is written.
+    ForgottenLoss,
+}

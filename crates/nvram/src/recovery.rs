@@ -1,0 +1,180 @@
+//! Recovery: which entries of an NVRAM hold, after whatever happened.
+//!
+//! Of each buffer there are two headers and the data, and any sector of a torn write is new or old.
+//! The header that fits the data tells what the buffer holds. Where none does, the later header
+//! tells of a write that was torn, or of an entry that has rotted. Everything up to some sequence
+//! was durable, says any later header or mark: a wrong checksum at or below it is rot, above it a
+//! tear.
+//!
+//! Invariants:
+//! 1. Of the entries of a block that are whole and not void, the latest holds.
+//! 2. A block whose latest entry has rotted is lost: no older version of it is read.
+//! 3. No sequence is given away that a header on the medium may have.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer as Memory, IoError};
+
+use crate::directory::{Buffer, Directory, Entry};
+use crate::format::{BLOCK, Header, Id, Label, Layout, MARKS, SECTOR, SLOT, decode_marks, sum};
+use crate::planted::{Bug, is_planted};
+
+/// Buffers that are read at once.
+const AT_ONCE: u64 = 128;
+
+/// What an opening has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Blocks that are to go below.
+    pub dirty: u64,
+    /// Writes that a cut has torn. None of them was durable.
+    pub torn: u64,
+    /// Entries that have rotted: their sectors are lost until they are written.
+    pub rotten: u64,
+}
+
+/// What a buffer holds.
+enum Content {
+    Nothing,
+    /// A whole entry.
+    Whole(Entry),
+    /// A header tells of an entry that does not fit it. Another header may tell of an older one,
+    /// which was void when it was written over.
+    Broken(Header),
+}
+
+/// Reads all buffers of an NVRAM, which was flushed.
+pub(crate) async fn recover(
+    memory: &Rc<dyn BlockDevice>,
+    layout: &Layout,
+    label: &Label,
+) -> Result<(Directory, Recovered), IoError> {
+    let (mut void, mut durable) = read_map(memory, layout, &label.id).await?;
+    let mut contents: Vec<Content> = Vec::with_capacity(layout.buffers as usize);
+    let mut last = label.first_sequence.saturating_sub(1).max(durable);
+    for first in (0..layout.buffers).step_by(AT_ONCE as usize) {
+        let count = AT_ONCE.min(layout.buffers - first);
+        let bytes = read_slots(memory, layout, first, count).await?;
+        for slot in bytes.chunks_exact(SLOT as usize) {
+            let (content, headers) = judge(slot, &label.id);
+            for header in headers.into_iter().flatten() {
+                durable = durable.max(header.durable);
+                last = last.max(header.sequence);
+            }
+            contents.push(content);
+        }
+    }
+    if is_planted(Bug::OldSequences) {
+        last = durable;
+    }
+    // What the label calls void is void, whatever the map says.
+    let before = label.first_sequence.saturating_sub(1);
+    void.iter_mut().for_each(|mark| *mark = (*mark).max(before));
+    let mut directory = Directory::new(layout.buffers, last + 1);
+    let mut recovered = Recovered::default();
+    let mut found: Vec<(Buffer, Entry)> = Vec::new();
+    let mut torn: Vec<(Buffer, Header)> = Vec::new();
+    for (buffer, content) in (0..).zip(contents) {
+        let is_void = |sequence: u64| sequence <= void[buffer as usize];
+        match content {
+            Content::Whole(entry) if !is_void(entry.sequence) => found.push((buffer, entry)),
+            Content::Broken(header) if !is_void(header.sequence) => {
+                let is_rot = header.sequence <= durable || is_planted(Bug::TornIsRot);
+                if is_rot && !is_planted(Bug::RotIsTorn) {
+                    found.push((buffer, lost_entry(&header)));
+                } else {
+                    torn.push((buffer, header));
+                }
+            }
+            _ => {}
+        }
+    }
+    if is_planted(Bug::FirstFound) {
+        found.iter_mut().for_each(|(buffer, entry)| entry.sequence = last - *buffer);
+    }
+    let mut latest: BTreeMap<u64, Entry> = BTreeMap::new();
+    for (_, entry) in &found {
+        let known = latest.entry(entry.place).or_insert(*entry);
+        if known.sequence < entry.sequence {
+            *known = *entry;
+        }
+    }
+    recovered.dirty = latest.values().filter(|entry| entry.mask != 0).count() as u64;
+    recovered.rotten = latest.values().filter(|entry| entry.lost != 0).count() as u64;
+    recovered.torn = torn.len() as u64;
+    directory.recover(&void, found);
+    for (buffer, header) in torn {
+        directory.recover_torn(buffer, header.place, header.sequence);
+    }
+    Ok((directory, recovered))
+}
+
+fn lost_entry(header: &Header) -> Entry {
+    let Header { place, sequence, mask, lost, data_sum, .. } = *header;
+    Entry { place, sequence, mask: 0, lost: lost | mask, data_sum }
+}
+
+/// What a buffer holds, and the headers that it has.
+fn judge(slot: &[u8], id: &Id) -> (Content, [Option<Header>; 2]) {
+    let behind = (SECTOR + BLOCK) as usize;
+    let data = &slot[SECTOR as usize..behind];
+    let headers =
+        [&slot[..SECTOR as usize], &slot[behind..]].map(|bytes| Header::decode(bytes, id));
+    let mut by_age: Vec<Header> = headers.into_iter().flatten().collect();
+    by_age.sort_unstable_by_key(|header| std::cmp::Reverse(header.sequence));
+    let data_sum = sum(data);
+    let content = match by_age.iter().find(|header| header.data_sum == data_sum) {
+        Some(&Header { place, sequence, mask, lost, data_sum, .. }) => {
+            Content::Whole(Entry { place, sequence, mask, lost, data_sum })
+        }
+        None => by_age.first().map_or(Content::Nothing, |&header| Content::Broken(header)),
+    };
+    (content, headers)
+}
+
+/// Some buffers. What cannot be read is zeros, and so fits nothing.
+async fn read_slots(
+    memory: &Rc<dyn BlockDevice>,
+    layout: &Layout,
+    first: u64,
+    count: u64,
+) -> Result<Memory, IoError> {
+    let at = layout.slot(first);
+    let room = Memory::unfilled((count * SLOT) as usize);
+    if let Ok(bytes) = memory.read(at, room).await {
+        return Ok(bytes);
+    }
+    let mut bytes = Memory::zeroed((count * SLOT) as usize);
+    for (index, sector) in bytes.chunks_exact_mut(SECTOR as usize).enumerate() {
+        let room = Memory::unfilled(SECTOR as usize);
+        if let Ok(read) = memory.read(at + index as u64 * SECTOR, room).await {
+            sector.copy_from_slice(&read);
+        }
+    }
+    Ok(bytes)
+}
+
+/// The void marks of all buffers, of the copies that are whole, and up to which sequence all was
+/// durable.
+async fn read_map(
+    memory: &Rc<dyn BlockDevice>,
+    layout: &Layout,
+    id: &Id,
+) -> Result<(Vec<u64>, u64), IoError> {
+    let mut void = vec![0; layout.buffers as usize];
+    let mut durable = 0;
+    for copy in 0..2 {
+        for sector in 0..layout.map_sectors() {
+            let at = layout.map(sector)[copy];
+            let Ok(bytes) = memory.read(at, Memory::unfilled(SECTOR as usize)).await else {
+                continue;
+            };
+            let Some((marks, known)) = decode_marks(&bytes, id) else { continue };
+            durable = durable.max(known);
+            let of = void.iter_mut().skip((sector * MARKS) as usize);
+            of.zip(marks).for_each(|(void, mark)| *void = (*void).max(mark));
+        }
+    }
+    Ok((void, durable))
+}

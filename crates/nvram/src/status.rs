@@ -1,0 +1,31 @@
+//! What an NVRAM has done, and how it stands.
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Writes to a block that a dirty buffer held.
+    pub dirty_hits: u64,
+    /// Writes to a block that a clean buffer held.
+    pub clean_hits: u64,
+    /// Buffers that writes have taken.
+    pub allocations: u64,
+    /// Large writes that went straight to the device below.
+    pub passes: u64,
+    /// Blocks that went below.
+    pub write_backs: u64,
+}
+
+/// How an NVRAM stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Writes pass by.
+    pub is_down: bool,
+    /// Bytes that its buffers hold.
+    pub size_bytes: u64,
+    /// Bytes of blocks that are not below.
+    pub dirty_bytes: u64,
+    /// Bytes that are lost.
+    pub lost_bytes: u64,
+    /// What it has done.
+    pub counts: Counts,
+}
