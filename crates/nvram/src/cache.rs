@@ -16,7 +16,9 @@ use crate::directory::{Buffer, Directory, Entry};
 use crate::format::{BLOCK, Header, Id, LABEL, Label, Layout, SECTOR, sum};
 use crate::planted::{Bug, is_planted};
 use crate::status::Counts;
-use crate::writing::AT_ONCE;
+
+/// Blocks that are written to the NVRAM at once.
+pub(crate) const AT_ONCE: u64 = 16;
 
 pub(crate) struct Cache {
     /// The device in front of which it stands.

@@ -92,10 +92,8 @@ impl Cache {
         if chosen.is_empty() {
             return false;
         }
-        let marked = match is_planted(Bug::HastyReuse) {
-            true => Ok(()),
-            false => self.write_marks(&chosen).await,
-        };
+        let marked =
+            if is_planted(Bug::HastyReuse) { Ok(()) } else { self.write_marks(&chosen).await };
         let mut directory = self.directory.borrow_mut();
         match marked {
             Ok(()) => directory.voided(&chosen),
@@ -140,12 +138,11 @@ impl Cache {
         }
         going.sort_unstable_by_key(|(_, entry)| entry.place);
         let done = self.send(&going).await;
-        let mut directory = self.directory.borrow_mut();
         for (buffer, entry) in &going {
+            let mut directory = self.directory.borrow_mut();
             directory.release(*buffer);
             directory.destaged(*buffer, entry.sequence, done.is_ok());
         }
-        drop(directory);
         self.is_refused.set(done.as_ref().is_err_and(IoError::is_full));
         match done {
             Ok(()) => self.counts.borrow_mut().write_backs += going.len() as u64,

@@ -12,6 +12,8 @@
 //! 4. The current entry of a block becomes void only when it is clean, durable, and the only one of
 //!    its block that is not durably void: else an older one would be believed after a crash.
 //! 5. Sequences only grow. All entries up to [`Directory::durable`] are durable or void.
+//!
+//! Not asserted: 3 and 5, which are about the medium and which `tests/it` breaks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -327,12 +329,6 @@ impl Directory {
             self.dirty.remove(&place);
             self.make_stale(buffer);
         }
-    }
-
-    /// Whether a destage of any of these blocks is under way.
-    pub(crate) fn is_destaging(&self, places: std::ops::Range<u64>) -> bool {
-        let mut current = self.current.range(places);
-        current.any(|(_, &buffer)| self.slots[buffer as usize].state == State::Destaging)
     }
 
     pub(crate) fn hold(&mut self, buffer: Buffer) {

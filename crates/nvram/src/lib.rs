@@ -14,8 +14,7 @@
 //! 1. What was answered as durable is in the memory, or durable below.
 //! 2. A read gives the latest completed write of each sector, or an error where that is lost.
 //!
-//! Not asserted: 1, which is about what a cut leaves, and 2, which is about all writes that ever
-//! completed. `tests/it` compares both with a model, at every cut.
+//! Not asserted: 1 and 2, which `tests/it` compares with a model, at every cut.
 //!
 //! Commit points: a write through has happened when the memory has its entries durably, any other
 //! with the flush of the memory; a block is below when a flush there covers its write.
@@ -138,8 +137,8 @@ impl Nvram {
         .await
     }
 
-    /// Does something as a task, and hands its answer over: dropping the future abandons the answer,
-    /// never the work.
+    /// Does something as a task, and passes its answer on: dropping the future abandons the
+    /// answer, never the work.
     fn run<T: 'static>(
         &self,
         verb: Verb,
@@ -180,9 +179,9 @@ impl BlockDevice for Nvram {
     }
 
     fn flush(&self) -> Io<()> {
-        self.run(Verb::Flush, async move |cache| match cache.label.get().is_down {
-            true => cache.below.flush().await,
-            false => cache.flush().await,
+        self.run(Verb::Flush, async move |cache| {
+            let is_down = cache.label.get().is_down;
+            if is_down { cache.below.flush().await } else { cache.flush().await }
         })
     }
 

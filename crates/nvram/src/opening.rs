@@ -91,9 +91,9 @@ pub async fn look(memory: &Rc<dyn BlockDevice>) -> Result<Label, OpenError> {
             Ok(bytes) => Label::decode(&bytes).map_err(OpenError::Label),
             Err(error) => Err(OpenError::Device(error)),
         };
-        let label = label.and_then(|label| match label.buffers == layout.buffers {
-            true => Ok(label),
-            false => Err(OpenError::Label(BadLabel::Nonsense)),
+        let label = label.and_then(|label| {
+            let fits = label.buffers == layout.buffers;
+            if fits { Ok(label) } else { Err(OpenError::Label(BadLabel::Nonsense)) }
         });
         found = match (found, label) {
             (Ok(one), Ok(other)) if one.number >= other.number => Ok(one),
@@ -124,13 +124,11 @@ pub async fn open(
     if label.volume_size != found {
         return Err(OpenError::OtherSize { made: label.volume_size, found });
     }
-    // What a killed process has written may be in a cache of the host alone.
-    if !is_planted(Bug::BelievedUnflushed) {
-        memory.flush().await?;
-    }
     let layout = Layout { size: memory.geometry().size, buffers: label.buffers };
     let (directory, recovered) = recover(&memory, &layout, &label).await?;
     let cache = Rc::new(Cache::new(below, memory, runtime, label, directory));
+    // Entries of a killed process may be in a cache of the host alone: the flush of the label makes
+    // durable what was believed, before anything rests on it.
     cache.write_label(Label { generation: label.generation + 1, ..label }).await?;
     destage::start(&cache);
     Ok((Nvram::new(cache), recovered))

@@ -23,10 +23,6 @@ planted::bugs! {
     TornIsRot,
     /// Recovery takes the first entry of a block that it meets.
     FirstFound,
-    /// Recovery believes entries that no flush covers.
-    BelievedUnflushed,
-    /// A discard does not wait for a destage under way.
-    HastyDiscard,
     /// The NVRAM is called empty before the last flush below.
     HastyDown,
     /// The buffers of another volume are believed.

@@ -155,9 +155,10 @@ impl Cache {
         buffer: Memory,
         is_medium: bool,
     ) -> Result<Memory, IoError> {
-        match is_medium {
-            true => self.below.read_medium(offset, buffer).await,
-            false => self.below.read(offset, buffer).await,
+        if is_medium {
+            self.below.read_medium(offset, buffer).await
+        } else {
+            self.below.read(offset, buffer).await
         }
     }
 

@@ -10,6 +10,8 @@
 //! 1. Of the entries of a block that are whole and not void, the latest holds.
 //! 2. A block whose latest entry has rotted is lost: no older version of it is read.
 //! 3. No sequence is given away that a header on the medium may have.
+//!
+//! Not asserted: 1, 2 and 3, which are about the medium and which `tests/it` breaks.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

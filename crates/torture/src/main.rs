@@ -55,6 +55,9 @@ const WITHOUT_DISKS: [&str; 4] = ["concurrent", "conformance", "crowd", "retry"]
 /// The campaigns on a set of disks.
 const OF_SETS: [&str; 7] = ["contract", TWO_FAULTS, "rot", "seq1", "seq2", "faults", "conformance"];
 
+/// The campaigns on a disk with an NVRAM.
+const OF_NVRAM: [&str; 3] = ["seq1", "seq2", "conformance"];
+
 /// The campaign of only those designs whose answers survive.
 const OF_MEMORABLE: &str = "space";
 
@@ -87,7 +90,7 @@ struct Arguments {
     /// Keep intents in a ring beside the volume, under the policies that do
     #[arg(long)]
     intents: bool,
-    /// Disks of the volume: plain, raid1 or raid5
+    /// Disks of the volume: plain, raid1, raid5 or nvram
     #[arg(long, default_value_t)]
     device: Device,
     /// End with one line of JSON
@@ -169,10 +172,10 @@ fn main() -> ExitCode {
     }
     if runs.is_empty() {
         let (without, delayed) = (WITHOUT_DISKS.join(", "), OF_DELAYED.join(", "));
-        let sets = OF_SETS.join(", ");
+        let (sets, nvram) = (OF_SETS.join(", "), OF_NVRAM.join(", "));
         return refuse(&format!(
             "without disks there are {without}; of a delayed volume, {delayed}; of a set of disks, \
-             {sets}"
+             {sets}; with an NVRAM, {nvram}"
         ));
     }
     table(&runs);
@@ -198,7 +201,11 @@ impl Arguments {
 fn suits(design: Design, word: &str) -> bool {
     (design.has_disks() || WITHOUT_DISKS.contains(&word))
         && (!design.is_delayed() || OF_DELAYED.contains(&word))
-        && (design.device() == Device::Plain || OF_SETS.contains(&word))
+        && match design.device() {
+            Device::Plain => true,
+            Device::Nvram => OF_NVRAM.contains(&word),
+            Device::Raid1 | Device::Raid5 => OF_SETS.contains(&word),
+        }
         && (word != OF_MEMORABLE || design.remembers())
         && (word != TWO_FAULTS || design.device() != Device::Plain)
 }

@@ -372,7 +372,10 @@ impl Design {
 
     /// Bytes of each disk of a volume of this size.
     pub(crate) fn home_sizes(self, volume_bytes: u64) -> Vec<u64> {
-        vec![device::member_size(self.device, volume_bytes); self.device.disks()]
+        match self.device {
+            Device::Nvram => vec![volume_bytes, device::NVRAM_BYTES],
+            set => vec![device::member_size(set, volume_bytes); set.disks()],
+        }
     }
 
     /// Makes a volume on these disks, without its log.
@@ -388,6 +391,9 @@ impl Design {
     ) {
         if let Some(level) = self.device.level() {
             device::make(level, &homes, runtime).await;
+        }
+        if self.device == Device::Nvram {
+            device::make_nvram(&homes).await;
         }
         let volume = self.stack(homes, runtime).await.expect("it is new").volume;
         // Most sizes are those of UFS2, which another engine may refuse: it has small zones.
@@ -485,6 +491,11 @@ impl Design {
         let mut disks = disks.into_iter();
         let volume: Rc<dyn BlockDevice> = match self.device {
             Device::Plain => disks.next().expect("a design that is opened has disks"),
+            Device::Nvram => {
+                let both = disks.by_ref().take(self.device.disks()).collect();
+                let nvram = device::open_nvram(both, runtime).await;
+                Rc::new(nvram.map_err(|error| OpenError::Other(error.into()))?)
+            }
             device => {
                 let members = disks.by_ref().take(device.disks()).collect();
                 let set = device::open(members, runtime).await;

@@ -23,29 +23,31 @@ pub enum Device {
     Raid1,
     /// A set with parity.
     Raid5,
+    /// One disk with an NVRAM in front of it.
+    Nvram,
 }
 
 impl Device {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Raid1, Self::Raid5];
+    pub const ALL: [Self; 4] = [Self::Plain, Self::Raid1, Self::Raid5, Self::Nvram];
 
     /// Number of disks of the device.
     pub fn disks(self) -> usize {
         match self {
             Self::Plain => 1,
-            Self::Raid1 => 2,
+            Self::Raid1 | Self::Nvram => 2,
             Self::Raid5 => 4,
         }
     }
 
     /// The disks of which one may be lost in a power cut.
     pub fn losable(self) -> Range<usize> {
-        if self == Self::Plain { 0..0 } else { 0..self.disks() }
+        if self.level().is_none() { 0..0 } else { 0..self.disks() }
     }
 
     pub(crate) fn level(self) -> Option<Level> {
         match self {
-            Self::Plain => None,
+            Self::Plain | Self::Nvram => None,
             Self::Raid1 => Some(Level::Mirrored),
             Self::Raid5 => Some(Level::Parity),
         }
@@ -58,6 +60,7 @@ impl fmt::Display for Device {
             Self::Plain => "plain",
             Self::Raid1 => "raid1",
             Self::Raid5 => "raid5",
+            Self::Nvram => "nvram",
         })
     }
 }
@@ -67,9 +70,16 @@ impl FromStr for Device {
 
     fn from_str(word: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|device| device.to_string() == word);
-        found.ok_or_else(|| format!("there is no device {word}: there are plain, raid1, raid5"))
+        found.ok_or_else(|| {
+            format!("there is no device {word}: there are plain, raid1, raid5, nvram")
+        })
     }
 }
+
+/// Bytes of the NVRAM with which an engine is tested: few buffers, so that they are used up.
+pub(super) const NVRAM_BYTES: u64 = 480 << 10;
+/// The number that it shares with the volume.
+const NVRAM_ID: nvram::Id = [7; 16];
 
 /// Bytes of each member of a set with this capacity.
 pub(super) fn member_size(device: Device, bytes: u64) -> u64 {
@@ -100,4 +110,23 @@ pub(super) async fn open(
     let there = members.into_iter().filter(|member| member.geometry().size > 0).collect();
     let options = OpenOptions { is_meant: true, ..OpenOptions::default() };
     raid::open(there, runtime, options).await.map_err(|error| format!("the set: {error}"))
+}
+
+/// Makes a disk the NVRAM of another one.
+pub(super) async fn make_nvram(disks: &[Rc<dyn BlockDevice>]) {
+    let volume_size = disks[0].geometry().size;
+    nvram::make(&disks[1], NVRAM_ID, volume_size).await.expect("it is large enough");
+}
+
+/// Opens a disk with its NVRAM.
+///
+/// # Errors
+/// Why not.
+pub(super) async fn open_nvram(
+    disks: Vec<Rc<dyn BlockDevice>>,
+    runtime: &Runtime,
+) -> Result<nvram::Nvram, String> {
+    let [below, memory] = &disks[..] else { panic!("a disk and its NVRAM") };
+    let opened = nvram::open(below.clone(), memory.clone(), runtime.clone(), NVRAM_ID).await;
+    opened.map(|(nvram, _)| nvram).map_err(|error| format!("the NVRAM: {error}"))
 }
