@@ -15,6 +15,7 @@
 //! | [`modules`] | a source file that no crate reaches |
 //! | [`offsets`] | an offset or a width of a format outside of its layout |
 //! | [`prose`] | a crate that does not open with a page about itself |
+//! | [`plain`] | prose that reads like a translation: a ratchet, too |
 //! | [`words`] | reminders to oneself, skipped tests, names of one's own machine |
 //! | [`unsafety`] | `unsafe` outside of the crate that may use it |
 //! | [`blobs`] | files over 1 MiB |
@@ -33,6 +34,7 @@ mod lines;
 mod links;
 mod modules;
 mod offsets;
+mod plain;
 mod prose;
 mod rust;
 mod tree;
@@ -86,6 +88,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     modules::check(&tree, &mut findings);
     offsets::check(&tree, &mut findings);
     prose::check(&tree, &mut findings);
+    plain::check(&tree, &mut findings);
     words::check(&tree, &mut findings);
     unsafety::check(&tree, &mut findings);
     blobs::check(&tree, &mut findings);
