@@ -258,7 +258,7 @@ pub struct Finding {
     pub severity: Severity,
     /// Its place.
     pub place: Place,
-    /// A path to the file, where one is known: one that it had when it was found.
+    /// A path to the file at the end of the check, after repairs, where one is known.
     pub path: Option<String>,
     /// The value that was found.
     pub found: String,

@@ -53,8 +53,8 @@
 //! them; 2, which the decoder asserts, and the type of borrowed values.
 //!
 //! Architecture invariant: no socket, no clock, no randomness, no file system. Types here are the
-//! protocol's; `dispatch` converts them to those of `vfs`. Absent on purpose: decoding results and
-//! encoding arguments (we serve), UDP, RPCSEC_GSS.
+//! protocol's; `dispatch` converts them to those of `vfs`. Results are decoded and
+//! arguments encoded for clients in the modules `client`. Absent on purpose: UDP, RPCSEC_GSS.
 
 pub mod mount;
 pub mod nfs3;

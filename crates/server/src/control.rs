@@ -5,9 +5,10 @@
 //!
 //! # Threads
 //! Sockets, HTTP and JSON run on a thread of their own, with a reactor of its own; so does code
-//! that reads the disk for an answer. The thread that serves does one thing for an asker: it reads
-//! counters that it owns ([`Desk::live`]), without waiting. Requests reach it through a queue, and
-//! wake it by the event counter that its reactor has anyway. The alternative was a snapshot of the
+//! that reads the disk for an answer. The thread that serves reads its own counters for a client
+//! ([`Desk::live`]) and begins jobs, scrubs and orders ([`Desk::scrub`], [`Desk::act`]), without
+//! waiting. Requests reach it through a queue, and wake it by the event counter that its reactor has
+//! anyway. The alternative was a snapshot of the
 //! counters that it publishes now and then: then it would wake while no one asks, or the answers
 //! would be old.
 //!

@@ -16,8 +16,8 @@
 //! # Contract
 //! Everything runs on the one thread that called [`reactor::block_on`]: volumes are opened there,
 //! with the runtime that it provides, and served there. Beside it the control channel has a thread,
-//! which asks that one for counters and nothing else. The crate prints nothing: its messages go to
-//! `tracing`, and information for the user at the start is in [`ReadyInfo`].
+//! which asks that one for counters, and to begin jobs and orders. The crate prints nothing: its
+//! messages go to `tracing`, and information for the user at the start is in [`ReadyInfo`].
 //!
 //! SIGTERM and SIGINT end the server cleanly, a second one at once. SIGHUP reloads the exports.
 //! Architecture invariant: only `bench`, which measures servers, knows tokio besides; and this

@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. The room that an update takes is there when it is sealed: each change has asked for it.
 //!
-//! Not asserted: 1, which `Commits::unit` would find out.
+//! Not asserted: 1, which `Commits::units_for` would find out.
 
 use std::collections::BTreeSet;
 

@@ -3,8 +3,8 @@
 //!
 //! Everything happens in one thread and in virtual time, and everything follows from a seed.
 //! Between the bytes of a connection and the bytes of the platter runs production code:
-//! `nfs::reader`, `dispatch`, `namespace`, `ffs`. The disk and the network (`sim`), and the
-//! clients, are simulated.
+//! `nfs::reader`, `dispatch`, `namespace`, and the engine of a design. The disk and the network
+//! (`sim`), and the clients, are simulated.
 //!
 //! # Layers
 //! * [`world`]: a server's machine with its disk, behind a network. It starts, loses its power, and
@@ -16,8 +16,8 @@
 //!   implementation.
 //! * [`history`]: every call of every client: when it was made, how often and to which boots of the
 //!   server it was sent, and its answer.
-//! * [`explore`]: short workloads, cut at every write in every way, on the file system alone: the
-//!   recovered state is compared with a model.
+//! * [`explore`]: short workloads over the protocol, without a network, cut at every write in every
+//!   way: the recovered state is compared with a model.
 //! * `shrink`: makes a failing workload as small as possible.
 //! * [`campaign`]: the campaigns of the program `duramen-torture`.
 //!

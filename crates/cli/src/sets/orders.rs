@@ -407,8 +407,8 @@ impl Orders {
         }
     }
 
-    /// Has a disk ready to be made the member of a slot, which has none by then. No other is begun
-    /// until that has ended.
+    /// Prepares a disk to become the member of a slot that is empty, or with `force` of one whose
+    /// member stays in until the disk is filled. No other begins until that has ended.
     pub(super) async fn begin(
         &self,
         slot: usize,

@@ -78,7 +78,8 @@ impl Content {
         let lengths = self.versions.iter().map(|version| version.len());
         let (least, most) =
             (lengths.clone().min().unwrap_or(0), lengths.clone().max().unwrap_or(0));
-        // UNSTABLE data lands by blocks: then the file ends with a block, or at a possible length.
+        // UNSTABLE data lands by pieces of whole sectors: the file ends with one, or at a possible
+        // length.
         let whole = self.unstable
             && found.len().is_multiple_of(SECTOR)
             && (least..=most).contains(&found.len());

@@ -387,8 +387,8 @@ pub(crate) async fn writes(
     Ok(images)
 }
 
-/// Where a superblock of an opening goes, and an image before it whose anchors name as many zones
-/// as they can: first that of the last superblock but one, and not that where it goes.
+/// An image from before an opening, whose anchors name as many zones as they can: first the zone of
+/// the last superblock but one, and not the zone of the next superblock.
 fn crowded(image: &Image) -> Option<Image> {
     let (executor, disk) = disk_of(image);
     let after = executor.block_on(writes(&disk, &executor, 0)).ok()?.pop()?;

@@ -50,7 +50,7 @@ fn holds_nothing(bytes: &[u8]) -> bool {
 /// [`Redo::draft`] makes the body.
 ///
 /// An Update never exceeds the maximum of an entry. It lands or clears a limited number of blocks
-/// ([`crate::data`], [`crate::size`]), each with a bit and a pointer, and two more of each if a
+/// (`vnode::data`, `vnode::resize`), each with a bit and a pointer, and two more of each if a
 /// tree begins or ends there; a directory that moves is less than a block, and logged payload is
 /// small.
 pub(super) fn bound(update: &Update) -> usize {

@@ -50,7 +50,7 @@ pub(super) fn generate(seed: u64) -> Story {
     Story { seed, shape, lives }
 }
 
-/// Stripe size that the volume reports in every other story: one or several blocks.
+/// Stripe size that the volume reports in about half of the stories: one or several blocks.
 fn stripe(seed: u64) -> Option<u64> {
     let mut prng = Prng::new(!seed);
     prng.chance(1, 2).then(|| 4096 << prng.below(6))
