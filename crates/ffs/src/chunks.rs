@@ -4,8 +4,8 @@
 //! 1. A chunk is initialised as empty, and that is on the disk, before the directory's size covers
 //!    it.
 //! 2. A run moves with everything that its deltas changed: the Update that moves it rests on them,
-//!    or waits for them under a policy whose horizon is out of order, so that no entry is ever durable in a place that nothing points at, or without the inode that
-//!    it names.
+//!    or waits for them under a policy whose horizon is out of order, so that no entry is ever
+//!    durable in a place that nothing points at, or without the inode that it names.
 //!
 //! Not asserted: 1, which the ranks of the items keep.
 

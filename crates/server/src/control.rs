@@ -7,10 +7,9 @@
 //! Sockets, HTTP and JSON run on a thread of their own, with a reactor of its own; so does code
 //! that reads the disk for an answer. The thread that serves reads its own counters for a client
 //! ([`Desk::live`]) and begins jobs, scrubs and orders ([`Desk::scrub`], [`Desk::act`]), without
-//! waiting. Requests reach it through a queue, and wake it by the event counter that its reactor has
-//! anyway. The alternative was a snapshot of the
-//! counters that it publishes now and then: then it would wake while no one asks, or the answers
-//! would be old.
+//! waiting. Requests reach it through a queue, and wake it by the event counter of its reactor. The
+//! alternative was a snapshot of the counters that it publishes now and then: then it would wake
+//! while no one asks, or the answers would be old.
 //!
 //! # Timeouts
 //! A client has 5 seconds to send the head of a request and 30 for everything. The number of

@@ -86,7 +86,8 @@ pub(crate) fn mapper() -> Result<Option<Process>> {
     Ok(Some(mapper))
 }
 
-/// Version 3 over TCP on this machine alone; it chooses the ports other than those of NFS and MOUNT.
+/// Version 3 over TCP on this machine alone; it chooses the ports other than those of NFS and
+/// MOUNT.
 fn text(port: u16, mount_port: u16, export: &Path) -> String {
     let export = export.display();
     format!(
