@@ -3,6 +3,8 @@
 //! | kind | for example |
 //! |---|---|
 //! | an operator | `<` becomes `<=`, `&&` becomes `\|\|`, `+` becomes `-` |
+//! | a verb | `min` becomes `max`, `any` becomes `all`, `a.div_ceil(b)` becomes `a / b` |
+//! | a promise | a write that goes through becomes a plain one |
 //! | a literal of a comparison | the step in the direction in which its operator does not go |
 //! | an end of a range | `0..=n` ends one sooner, `0..n` one later, `0..n` begins one later |
 //! | a negation | `!x` becomes `x` |
@@ -23,8 +25,8 @@ use proc_macro2::TokenStream;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{
-    Arm, Attribute, BinOp, Block, Expr, ExprBinary, ExprIf, ExprRange, ExprUnary, ExprWhile, FnArg,
-    Item, Lit, Pat, RangeLimits, ReturnType, Safety, Signature, Stmt, Type, UnOp,
+    Arm, Attribute, BinOp, Block, Expr, ExprBinary, ExprIf, ExprMethodCall, ExprRange, ExprUnary,
+    ExprWhile, FnArg, Item, Lit, Pat, RangeLimits, ReturnType, Safety, Signature, Stmt, Type, UnOp,
 };
 
 use super::values;
@@ -416,6 +418,32 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         visit::visit_expr_unary(self, expression);
     }
 
+    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
+        let verb = call.method.to_string();
+        if let Some(with) = values::other_verb(&verb, call.args.len())
+            && call.turbofish.is_none()
+        {
+            let receiver = self.again(bytes(&call.receiver));
+            let arguments = self.again(bytes(&call.method).end..bytes(call).end);
+            let with_both = match with {
+                "/" => format!("({receiver}) / {arguments}"),
+                _ => format!("{receiver}.{with}{arguments}"),
+            };
+            let before = self.mutants.len();
+            self.replace(bytes(call), &format!("replace {verb} with {with}"), &with_both);
+            self.move_to(before, bytes(&call.method).start);
+        }
+        visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_expr_path(&mut self, path: &'ast syn::ExprPath) {
+        let told = self.told(bytes(path));
+        if let Some(before) = told.strip_suffix("Durability::Through") {
+            let with = format!("{before}Durability::Plain");
+            self.replace(bytes(path), &format!("replace {told} with {with}"), &with);
+        }
+    }
+
     fn visit_expr_range(&mut self, range: &'ast ExprRange) {
         self.ends(range);
         visit::visit_expr_range(self, range);
@@ -475,7 +503,6 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_expr_unsafe(&mut self, _: &'ast syn::ExprUnsafe) {}
     fn visit_pat(&mut self, _: &'ast Pat) {}
     fn visit_type(&mut self, _: &'ast Type) {}
-    fn visit_path(&mut self, _: &'ast syn::Path) {}
     fn visit_generics(&mut self, _: &'ast syn::Generics) {}
     fn visit_fn_arg(&mut self, _: &'ast FnArg) {}
     fn visit_macro(&mut self, _: &'ast syn::Macro) {}

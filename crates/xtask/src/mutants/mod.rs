@@ -196,6 +196,7 @@ fn try_out<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::temporary::TemporaryFolder;
 
     #[test]
     fn a_difference_touches_the_lines_that_it_changes() {
@@ -223,5 +224,65 @@ mod tests {
         let [first, second] = ["1/2", "2/2"].map(|shard| choose(&plan(shard), all.clone()));
         assert_eq!((first.len(), second.len()), (5, 5));
         assert!(first.iter().all(|mutant| !second.contains(mutant)));
+    }
+
+    const TINY: &str = r#"
+pub fn is_small(number: u8) -> bool {
+    number < 3
+}
+
+pub fn longer(text: &str) -> String {
+    text.to_owned() + "b"
+}
+
+pub fn seven() -> u8 {
+    7
+}
+
+pub fn nothing(number: u8) {
+    assert!(number > 1);
+}
+
+#[test]
+fn small_numbers_are_small() {
+    assert!(is_small(1) && !is_small(5));
+    assert_eq!(longer("a"), "ab");
+    nothing(3);
+}
+"#;
+
+    #[test]
+    fn mutants_of_a_tiny_crate_have_their_fates() {
+        let folder = TemporaryFolder::new("mutants").expect("there is room");
+        let root = folder.path().join("tree");
+        fs::create_dir_all(root.join("crates/tiny/src")).expect("there is room");
+        let manifest = "[package]\nname = \"tiny\"\nedition = \"2024\"\n[lints.rust]\n\
+                        unused_parens = \"deny\"\n";
+        fs::write(root.join("crates/tiny/Cargo.toml"), manifest).expect("there is room");
+        fs::write(root.join("crates/tiny/src/lib.rs"), TINY).expect("there is room");
+        let top = "[workspace]\nmembers = [\"crates/*\"]\nresolver = \"3\"\n";
+        fs::write(root.join("Cargo.toml"), top).expect("there is room");
+        command::capture(Command::new("git").args(["init", "--quiet"]).current_dir(&root))
+            .expect("git is there");
+        let workshop = Workshop::within(root, folder.path().join("mutants")).expect("it is ours");
+        let stages = &[areas::Stage { package: "tiny", which: &["--lib"] }];
+        let area = Area { name: "tiny", files: &["crates/tiny/src/**/*.rs"], stages };
+        let mutants = workshop.mutants(&area).expect("it is Rust");
+        let part = Part { area, of: mutants.len(), chosen: 0..mutants.len() };
+        let mut broken = Broken::new(&workshop, &mutants).expect("there is room");
+        let fates = try_out(&mut broken, &part, &mutants).expect("it can be built");
+        let fates = fates.iter().map(|(mutant, fate)| (&mutant.what[..], *fate));
+        let fates = fates.collect::<Vec<_>>();
+        let expected = [
+            ("replace is_small -> bool with true", Fate::Caught),
+            ("replace is_small -> bool with false", Fate::Caught),
+            ("replace < with <= in is_small", Fate::Missed),
+            ("replace 3 with 2 in is_small", Fate::Missed),
+            ("replace + with - in longer", Fate::Unviable),
+            ("replace seven -> u8 with 0", Fate::Unreached),
+            ("replace seven -> u8 with 1", Fate::Unreached),
+            ("replace nothing with ()", Fate::Missed),
+        ];
+        assert_eq!(fates, expected);
     }
 }

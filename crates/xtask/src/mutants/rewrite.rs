@@ -229,6 +229,22 @@ mod tests {
     }
 
     #[test]
+    fn a_verb_has_another_beside_it() {
+        assert_eq!(
+            only("fn f() -> A { a.b().div_ceil(c + 1) }", "replace div_ceil"),
+            "fn f() -> A { (if is(0) { ((a . b ()) / (c + 1)) } else { (a.b().div_ceil(c + 1)) }) }"
+        );
+        assert_eq!(
+            what("fn f() -> A { g(a.min(b), Durability::Through) }"),
+            [
+                "replace min with max in f",
+                "replace Durability::Through with Durability::Plain in f"
+            ]
+        );
+        assert_eq!(what("fn f() -> A { a.iter().max() }"), Vec::<String>::new());
+    }
+
+    #[test]
     fn mutants_stand_in_each_other() {
         assert_eq!(
             only("fn f() -> A { !(a && b) }", ""),

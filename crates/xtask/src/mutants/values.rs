@@ -77,3 +77,32 @@ pub(super) fn is_assignment(operator: &BinOp) -> bool {
     let (sign, _) = other_operator(operator);
     sign.ends_with('=') && !matches!(sign, "<=" | ">=" | "==" | "!=")
 }
+
+/// The verb that stands for one which is called with so many arguments.
+pub(super) fn other_verb(verb: &str, arguments: usize) -> Option<&'static str> {
+    let other = match (verb, arguments) {
+        ("min", 1) => "max",
+        ("max", 1) => "min",
+        ("any", 1) => "all",
+        ("all", 1) => "any",
+        ("is_some", 0) => "is_none",
+        ("is_none", 0) => "is_some",
+        ("is_ok", 0) => "is_err",
+        ("is_err", 0) => "is_ok",
+        ("is_some_and", 1) => "is_none_or",
+        ("is_none_or", 1) => "is_some_and",
+        ("first", 0) => "last",
+        ("last", 0) => "first",
+        ("push_front", 1) => "push_back",
+        ("push_back", 1) => "push_front",
+        ("pop_front", 0) => "pop_back",
+        ("pop_back", 0) => "pop_front",
+        ("position", 1) => "rposition",
+        ("rposition", 1) => "position",
+        ("max_by_key", 1) => "min_by_key",
+        ("min_by_key", 1) => "max_by_key",
+        ("div_ceil", 1) => "/",
+        _ => return None,
+    };
+    Some(other)
+}

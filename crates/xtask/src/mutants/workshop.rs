@@ -35,10 +35,13 @@ pub(super) struct Workshop {
 impl Workshop {
     /// Keeps others out, and sees what there is.
     pub(super) fn open(repository: &Repository) -> Result<Workshop> {
-        let folder = repository.target().join("mutants");
+        Workshop::within(repository.root().to_owned(), repository.target().join("mutants"))
+    }
+
+    /// The same for this work tree, with its copy in this folder.
+    pub(super) fn within(root: PathBuf, folder: PathBuf) -> Result<Workshop> {
         fs::create_dir_all(folder.join("tree")).while_doing(folder.display())?;
         let lock = lock(&folder)?;
-        let root = repository.root().to_owned();
         let mut git = Command::new("git");
         git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         let listed = command::capture(git.current_dir(&root))?;
