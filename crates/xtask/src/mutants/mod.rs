@@ -26,15 +26,16 @@ mod workshop;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
+use std::rc::Rc;
 
 use accepted::{Accepted, LIST};
-use areas::Area;
+use areas::{Area, Stage};
 use broken::Broken;
 pub use choose::Shard;
 use choose::sample;
 use finder::Mutant;
 use report::Report;
-use trials::Fate;
+use trials::{Fate, Test};
 use workshop::Workshop;
 
 use crate::failure::While;
@@ -66,6 +67,25 @@ struct Part {
     chosen: std::ops::Range<usize>,
 }
 
+/// The copy with the mutants in it, and the stages whose tests are built and known.
+struct Bench<'a> {
+    broken: Broken<'a>,
+    tests: Vec<(Stage, Rc<[Test]>)>,
+}
+
+impl Bench<'_> {
+    /// The tests of a stage. Parts share stages: each is built and measured once.
+    fn tests(&mut self, stage: &Stage) -> Result<Rc<[Test]>> {
+        if let Some((_, tests)) = self.tests.iter().find(|(known, _)| known == stage) {
+            return Ok(Rc::clone(tests));
+        }
+        let tests = trials::tests(&self.broken.build(stage)?, stage.parts())?;
+        let tests = Rc::<[Test]>::from(tests);
+        self.tests.push((*stage, Rc::clone(&tests)));
+        Ok(tests)
+    }
+}
+
 /// Carries out the plan. Says whether no mutant was missed.
 pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     let list = repository.root().join(LIST);
@@ -75,7 +95,10 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     let workshop = Workshop::open(repository)?;
     let mut report = Report::new(plan, &accepted);
     let (mut parts, mut mutants) = (Vec::new(), Vec::new());
-    for mut area in areas {
+    let is_touched = |area: &Area| {
+        difference.as_ref().is_none_or(|files| files.keys().any(|file| area.has(file)))
+    };
+    for mut area in areas.into_iter().filter(is_touched) {
         if plan.first {
             area.stages = &area.stages[..1];
         }
@@ -84,9 +107,6 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
         let of = all.len();
         if let Some(difference) = &difference {
             all.retain(|mutant| touches(difference, mutant));
-            if all.is_empty() {
-                continue;
-            }
         }
         let start = mutants.len();
         mutants.extend(choose(plan, all));
@@ -96,9 +116,9 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
         mutants.iter().for_each(|mutant| println!("{}", mutant.name));
         parts.iter().for_each(|part| report.add(&part.area, part.of, &[]));
     } else {
-        let mut broken = Broken::new(&workshop, &mutants)?;
+        let mut bench = Bench { broken: Broken::new(&workshop, &mutants)?, tests: Vec::new() };
         for part in &parts {
-            report.add(&part.area, part.of, &try_out(&mut broken, part, &mutants)?);
+            report.add(&part.area, part.of, &try_out(&mut bench, part, &mutants)?);
         }
     }
     report.print();
@@ -155,7 +175,7 @@ fn choose(plan: &Plan, all: Vec<Mutant>) -> Vec<Mutant> {
 
 /// Tries mutants with one stage of tests after the other. What one has missed is for the next.
 fn try_out<'a>(
-    broken: &mut Broken<'_>,
+    bench: &mut Bench<'_>,
     part: &Part,
     mutants: &'a [Mutant],
 ) -> Result<Vec<(&'a Mutant, Fate)>> {
@@ -169,13 +189,13 @@ fn try_out<'a>(
         }
         let (name, package) = (part.area.name, stage.package);
         println!("mutants: {name}, tests of {package} {}", stage.which.join(" "));
-        let programs = broken.build(stage)?;
-        let tests = trials::tests(&programs, stage.parts())?;
-        let left = part.chosen.clone().filter(|number| broken.is_viable(*number));
+        let tests = bench.tests(stage)?;
+        let left = part.chosen.clone().filter(|number| bench.broken.is_viable(*number));
         let left = left.filter(is_left).collect::<Vec<_>>();
         println!("mutants: {} of {name}, {} tests", left.len(), tests.len());
+        let tests = &tests[..];
         let tried = trials::both(left, |number| {
-            let (fate, test) = trials::fate(&tests, *number)?;
+            let (fate, test) = trials::fate(tests, *number)?;
             println!("mutants: {fate:?} {}: {test}", mutants[*number].name);
             Ok((*number, fate))
         });
@@ -187,7 +207,7 @@ fn try_out<'a>(
         }
     }
     let fate = |number: usize| {
-        let fate = fates.get(&number).filter(|_| broken.is_viable(number));
+        let fate = fates.get(&number).filter(|_| bench.broken.is_viable(number));
         (&mutants[number], fate.copied().unwrap_or(Fate::Unviable))
     };
     Ok(part.chosen.clone().map(fate).collect())
@@ -265,12 +285,13 @@ fn small_numbers_are_small() {
         command::capture(Command::new("git").args(["init", "--quiet"]).current_dir(&root))
             .expect("git is there");
         let workshop = Workshop::within(root, folder.path().join("mutants")).expect("it is ours");
-        let stages = &[areas::Stage { package: "tiny", which: &["--lib"] }];
+        let stages = &[Stage { package: "tiny", which: &["--lib"] }];
         let area = Area { name: "tiny", files: &["crates/tiny/src/**/*.rs"], stages };
         let mutants = workshop.mutants(&area).expect("it is Rust");
         let part = Part { area, of: mutants.len(), chosen: 0..mutants.len() };
-        let mut broken = Broken::new(&workshop, &mutants).expect("there is room");
-        let fates = try_out(&mut broken, &part, &mutants).expect("it can be built");
+        let broken = Broken::new(&workshop, &mutants).expect("there is room");
+        let fates = try_out(&mut Bench { broken, tests: Vec::new() }, &part, &mutants)
+            .expect("it can be built");
         let fates = fates.iter().map(|(mutant, fate)| (&mutant.what[..], *fate));
         let fates = fates.collect::<Vec<_>>();
         let expected = [
