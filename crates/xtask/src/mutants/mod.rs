@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 
 use accepted::{Accepted, LIST};
 use areas::{Area, Stage};
@@ -39,7 +40,7 @@ use trials::{Fate, Test};
 use workshop::Workshop;
 
 use crate::failure::While;
-use crate::{Repository, Result, command};
+use crate::{Repository, Result, clock, command};
 
 /// Which mutants to try.
 #[derive(Clone, Debug, Default)]
@@ -71,19 +72,41 @@ struct Part {
 struct Bench<'a> {
     broken: Broken<'a>,
     tests: Vec<(Stage, Rc<[Test]>)>,
+    times: Times,
+}
+
+/// Where the time went.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    building: Duration,
+    measuring: Duration,
+    trying: Duration,
 }
 
 impl Bench<'_> {
+    fn new(broken: Broken<'_>) -> Bench<'_> {
+        Bench { broken, tests: Vec::new(), times: Times::default() }
+    }
+
     /// The tests of a stage. Parts share stages: each is built and measured once.
     fn tests(&mut self, stage: &Stage) -> Result<Rc<[Test]>> {
         if let Some((_, tests)) = self.tests.iter().find(|(known, _)| known == stage) {
             return Ok(Rc::clone(tests));
         }
-        let tests = trials::tests(&self.broken.build(stage)?, stage.parts())?;
+        let programs = timed(&mut self.times.building, || self.broken.build(stage))?;
+        let tests = timed(&mut self.times.measuring, || trials::tests(&programs, stage.parts()))?;
         let tests = Rc::<[Test]>::from(tests);
         self.tests.push((*stage, Rc::clone(&tests)));
         Ok(tests)
     }
+}
+
+/// Does something, and adds how long that took.
+fn timed<T>(sum: &mut Duration, work: impl FnOnce() -> T) -> T {
+    let start = clock::now();
+    let result = work();
+    *sum += clock::now() - start;
+    result
 }
 
 /// Carries out the plan. Says whether no mutant was missed.
@@ -116,10 +139,13 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
         mutants.iter().for_each(|mutant| println!("{}", mutant.name));
         parts.iter().for_each(|part| report.add(&part.area, part.of, &[]));
     } else {
-        let mut bench = Bench { broken: Broken::new(&workshop, &mutants)?, tests: Vec::new() };
+        let mut bench = Bench::new(Broken::new(&workshop, &mutants)?);
         for part in &parts {
             report.add(&part.area, part.of, &try_out(&mut bench, part, &mutants)?);
         }
+        let Times { building, measuring, trying } = bench.times;
+        let [building, measuring, trying] = [building, measuring, trying].map(|t| t.as_secs());
+        println!("mutants: seconds: {building} building, {measuring} measuring, {trying} trying");
     }
     report.print();
     Ok(report.is_good())
@@ -194,11 +220,12 @@ fn try_out<'a>(
         let left = left.filter(is_left).collect::<Vec<_>>();
         println!("mutants: {} of {name}, {} tests", left.len(), tests.len());
         let tests = &tests[..];
-        let tried = trials::both(left, |number| {
+        let try_one = |number: &usize| {
             let (fate, test) = trials::fate(tests, *number)?;
             println!("mutants: {fate:?} {}: {test}", mutants[*number].name);
             Ok((*number, fate))
-        });
+        };
+        let tried = timed(&mut bench.times.trying, || trials::both(left, try_one));
         for (number, fate) in tried.into_iter().collect::<Result<Vec<_>>>()? {
             let before = fates.insert(number, fate);
             if fate == Fate::Unreached && before == Some(Fate::Missed) {
@@ -290,8 +317,7 @@ fn small_numbers_are_small() {
         let mutants = workshop.mutants(&area).expect("it is Rust");
         let part = Part { area, of: mutants.len(), chosen: 0..mutants.len() };
         let broken = Broken::new(&workshop, &mutants).expect("there is room");
-        let fates = try_out(&mut Bench { broken, tests: Vec::new() }, &part, &mutants)
-            .expect("it can be built");
+        let fates = try_out(&mut Bench::new(broken), &part, &mutants).expect("it can be built");
         let fates = fates.iter().map(|(mutant, fate)| (&mutant.what[..], *fate));
         let fates = fates.collect::<Vec<_>>();
         let expected = [
