@@ -94,6 +94,7 @@ impl Bench<'_> {
             return Ok(Rc::clone(tests));
         }
         let programs = timed(&mut self.times.building, || self.broken.build(stage))?;
+        println!("mutants: built; now each test alone, to see what it reaches");
         let tests = timed(&mut self.times.measuring, || trials::tests(&programs, stage.parts()))?;
         let tests = Rc::<[Test]>::from(tests);
         self.tests.push((*stage, Rc::clone(&tests)));
@@ -225,7 +226,7 @@ fn try_out<'a>(
             println!("mutants: {fate:?} {}: {test}", mutants[*number].name);
             Ok((*number, fate))
         };
-        let tried = timed(&mut bench.times.trying, || trials::both(left, try_one));
+        let tried = timed(&mut bench.times.trying, || trials::together(left, try_one));
         for (number, fate) in tried.into_iter().collect::<Result<Vec<_>>>()? {
             let before = fates.insert(number, fate);
             if fate == Fate::Unreached && before == Some(Fate::Missed) {

@@ -73,7 +73,8 @@ pub(super) fn tests(programs: &[Program], parts: &[&str]) -> Result<Vec<Test>> {
             Test { program: program.clone(), name, time, reached }
         }));
     }
-    let mut tests = both(tests, |test| test.measured()).into_iter().collect::<Result<Vec<_>>>()?;
+    let mut tests =
+        together(tests, |test| test.measured()).into_iter().collect::<Result<Vec<_>>>()?;
     tests.sort_by_key(|test| test.time);
     Ok(tests)
 }
@@ -140,7 +141,7 @@ impl Test {
 }
 
 /// Does something with each, as many at a time as there are processors; the results are in order.
-pub(super) fn both<T: Sync, R: Send>(all: Vec<T>, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub(super) fn together<T: Sync, R: Send>(all: Vec<T>, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(all.len()));
     let workers = thread::available_parallelism().map_or(1, usize::from).min(all.len());
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn results_are_in_order() {
         assert_eq!(
-            both((0..99).collect(), |one| one * 2),
+            together((0..99).collect(), |one| one * 2),
             (0..99).map(|one| one * 2).collect::<Vec<_>>()
         );
     }
