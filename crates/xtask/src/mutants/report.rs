@@ -99,7 +99,7 @@ impl<'a> Report<'a> {
                 }
                 (Fate::Unreached, None) => {
                     row.missed += 1;
-                    self.wrong.push(format!("missed, no test reaches it: {told}"));
+                    self.wrong.push(format!("missed, none of its tests reaches it: {told}"));
                 }
                 (Fate::Unviable, _) => row.unviable += 1,
                 (Fate::Caught, _) => row.caught += 1,
@@ -214,7 +214,11 @@ mod tests {
     fn a_mutant_that_no_test_reaches_is_missed() {
         let accepted = accepted();
         let report = report(&accepted, &[Fate::Unreached, Fate::Unreached]);
-        assert!(report.wrong[0].starts_with("missed, no test reaches it: "), "{:?}", report.wrong);
+        assert!(
+            report.wrong[0].starts_with("missed, none of its tests reaches it: "),
+            "{:?}",
+            report.wrong
+        );
         assert_eq!((report.rows[0].missed, report.rows[0].accepted), (1, 1));
     }
 

@@ -350,6 +350,7 @@ mod tests {
             "fn f() -> A { let a = is_planted(B) || c; d }",
             "fn f() -> A { if is_planted(B) { c(); d < e } else { g } }",
             "fn f() -> A { match a { 1..3 => b, _ => c } }",
+            "fn f() -> A { let a = Vec::with_capacity(b + c); d }",
         ];
         for text in left {
             assert_eq!(what(text), Vec::<String>::new(), "{text}");
