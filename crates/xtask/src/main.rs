@@ -23,7 +23,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Installs what the tests need (Debian packages, one Python library, cargo-mutants)
+    /// Installs what the tests need (Debian packages, one Python library)
     Setup,
     /// Runs everything that a change must pass, and prints the totals
     Test(Test),
@@ -242,7 +242,7 @@ fn main() -> ExitCode {
 
 fn carry_out(repository: &Repository) -> Result<ExitCode> {
     match Arguments::parse().chore {
-        Chore::Setup => setup::everything(repository).map(|()| ExitCode::SUCCESS),
+        Chore::Setup => setup::all(repository).map(|()| ExitCode::SUCCESS),
         Chore::Test(Test { full, seed }) => {
             test::run(repository, &test::Plan { full, seed }).map(passed)
         }

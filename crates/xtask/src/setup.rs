@@ -53,9 +53,6 @@ const RAID_RACE: &[Need] = &[("/usr/sbin/mkfs.btrfs", "btrfs-progs")];
 /// The Python library that reads a UFS2 disk.
 const DISSECT: &str = "dissect.ffs==3.12";
 
-/// The mutation tester, and its version: another version would make other mutants.
-const MUTANTS: [&str; 2] = ["cargo-mutants", "27.1.0"];
-
 /// Installs a guest's requirements.
 pub fn guest() -> Result<()> {
     install(GUEST)
@@ -85,25 +82,6 @@ pub fn raid_race() -> Result<()> {
 pub fn all(repository: &Repository) -> Result<()> {
     install(&[GUEST, JUDGES, KILLERS, COUNTERS, BENCH].concat())?;
     python(repository).map(drop)
-}
-
-/// Installs all requirements of a developer: those of the tests, and the mutation tester.
-pub fn everything(repository: &Repository) -> Result<()> {
-    all(repository)?;
-    mutants()
-}
-
-/// Installs the mutation tester.
-pub fn mutants() -> Result<()> {
-    let [program, version] = MUTANTS;
-    let found = command::capture(Command::new("cargo").args(["mutants", "--version"]));
-    if found.is_ok_and(|found| found.trim() == format!("{program} {version}")) {
-        return Ok(());
-    }
-    eprintln!("setup: building {program} {version}");
-    let wanted = format!("={version}");
-    let mut install = Command::new("cargo");
-    command::run(install.args(["install", program, "--version", &wanted, "--locked", "--quiet"]))
 }
 
 /// The Python of an environment with the disk-reading library, created if it is missing.

@@ -1,7 +1,7 @@
 //! Mutants that no test notices, and that is as it should be: `crates/xtask/mutants/accepted`.
 //!
-//! An entry has three lines: the file and what is changed, as cargo-mutants says it but without the
-//! place; the line of the source where it begins; and the reason, which may go on:
+//! An entry has three lines: the file and what is changed, as the list of mutants says it but
+//! without the place; the line of the source where it begins; and the reason, which may go on:
 //!
 //! ```text
 //! crates/journal/src/writer.rs: replace < with <= in Writer::room
@@ -15,7 +15,7 @@
 
 use std::fmt;
 
-use super::choose::Mutant;
+use super::finder::Mutant;
 use crate::{Failure, Result};
 
 /// Where the list is, from the top of the repository.
@@ -68,9 +68,9 @@ impl Accepted {
         }
     }
 
-    /// Whether it means this mutant, which stands in this line of the source.
-    pub(super) fn fits(&self, mutant: &Mutant, source: &str) -> bool {
-        self.file == mutant.file && self.what == mutant.what && self.source == source.trim()
+    /// Whether it means this mutant.
+    pub(super) fn fits(&self, mutant: &Mutant) -> bool {
+        self.file == mutant.file && self.what == mutant.what && self.source == mutant.source
     }
 }
 
@@ -82,6 +82,7 @@ impl fmt::Display for Accepted {
 
 #[cfg(test)]
 mod tests {
+    use super::super::finder::find;
     use super::*;
 
     const ENTRY: &str = concat!(
@@ -98,15 +99,11 @@ mod tests {
     fn an_entry_fits_its_mutant_wherever_its_line_has_gone() {
         let list = Accepted::list(ENTRY).expect("it is whole");
         assert_eq!(list[0].reason, "They never are the same.");
-        let mutant = Mutant {
-            name: "a.rs:9:5: replace < with <= in f".to_owned(),
-            file: "a.rs".to_owned(),
-            line: 9,
-            what: "replace < with <= in f".to_owned(),
-        };
-        assert!(list[0].fits(&mutant, "        if a < b {"));
-        assert!(!list[0].fits(&mutant, "        if b < c {"));
-        assert!(!list[0].fits(&Mutant { what: "another".to_owned(), ..mutant }, "if a < b {"));
+        let found = |text| find("a.rs", text).expect("it is Rust").mutants;
+        let at = |text| found(text).iter().filter(|mutant| list[0].fits(mutant)).count();
+        assert_eq!(at("fn f() {\n\n    if a < b {\n    }\n}\n"), 1);
+        assert_eq!(at("fn f() {\n    if b < a {\n    }\n}\n"), 0);
+        assert_eq!(at("fn g() {\n    if a < b {\n    }\n}\n"), 0);
     }
 
     #[test]

@@ -36,6 +36,18 @@ pub(super) struct Stage {
     pub(super) which: &'static [&'static str],
 }
 
+impl Stage {
+    /// Its programs, as cargo takes them.
+    pub(super) fn programs(&self) -> &'static [&'static str] {
+        self.which.split(|word| *word == "--").next().unwrap_or_default()
+    }
+
+    /// Parts of the names of its tests. Where there are none, all tests are meant.
+    pub(super) fn parts(&self) -> &'static [&'static str] {
+        self.which.split(|word| *word == "--").nth(1).unwrap_or_default()
+    }
+}
+
 /// All parts. Those of `ffs` that are not here are held by the checker, whose tests damage a disk
 /// byte by byte: `crates/ffs/tests/it/mutations.rs`.
 pub(super) const AREAS: &[Area] = &[
@@ -227,6 +239,13 @@ mod tests {
         assert_eq!(part("crates/vnode/src/data/write.rs"), Some("vnode"));
         assert_eq!(part("crates/shadow/src/format/inode.rs"), Some("shadow"));
         assert_eq!(part("crates/fsck/src/lib.rs"), None);
+    }
+
+    #[test]
+    fn a_stage_names_programs_and_their_tests() {
+        assert_eq!((SETS.programs(), SETS.parts()), (&SETS.which[..2], &["sets_of_disks"][..]));
+        let units = tests("a", UNITS);
+        assert_eq!((units.programs(), units.parts()), (UNITS, &[][..]));
     }
 
     #[test]

@@ -5,46 +5,6 @@
 
 use std::str::FromStr;
 
-use serde_json::Value;
-
-use crate::failure::While;
-use crate::{Failure, Result};
-
-/// One change to the sources that the tests should notice.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mutant {
-    /// As cargo-mutants names it: `FILE:LINE:COLUMN: WHAT`.
-    pub(super) name: String,
-    /// Its file, from the top of the repository.
-    pub(super) file: String,
-    /// Its first line, from 1.
-    pub(super) line: usize,
-    /// What is changed, without the place: that moves.
-    pub(super) what: String,
-}
-
-impl Mutant {
-    /// Reads what cargo-mutants says of one.
-    pub(super) fn from_json(json: &Value) -> Option<Mutant> {
-        let name = json["name"].as_str()?.to_owned();
-        let file = json["file"].as_str()?.to_owned();
-        let line = usize::try_from(json["span"]["start"]["line"].as_u64()?).ok()?;
-        let place = name.strip_prefix(&file)?.strip_prefix(':')?;
-        let what = place.split_once(": ")?.1.to_owned();
-        Some(Mutant { name, file, line, what })
-    }
-
-    /// Reads a list of them. Where there is none, cargo-mutants prints nothing.
-    pub(super) fn list(text: &str) -> Result<Vec<Mutant>> {
-        if text.trim().is_empty() {
-            return Ok(Vec::new());
-        }
-        let json: Value = serde_json::from_str(text).while_doing("the list of mutants")?;
-        let mutants = json.as_array().map(|list| list.iter().map(Mutant::from_json).collect());
-        mutants.flatten().ok_or_else(|| Failure::new("a list of mutants that is not understood"))
-    }
-}
-
 /// A share of a choice: the `number`th of `of`, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
@@ -109,16 +69,6 @@ fn next(state: &mut u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_listed_mutant_is_known_by_what_it_changes() {
-        let text = r#"[{"name": "crates/a/src/b.rs:7:13: replace + with - in add",
-            "file": "crates/a/src/b.rs", "span": {"start": {"line": 7, "column": 13}}}]"#;
-        let mutants = Mutant::list(text).expect("it is a list");
-        assert_eq!((mutants[0].line, mutants[0].what.as_str()), (7, "replace + with - in add"));
-        assert_eq!(Mutant::list("\n"), Ok(Vec::new()));
-        assert!(Mutant::list("[{}]").is_err());
-    }
 
     #[test]
     fn a_sample_is_that_of_its_seed_and_has_its_size() {

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use super::Plan;
 use super::accepted::{Accepted, LIST};
 use super::areas::Area;
-use super::choose::Mutant;
-use super::outcomes::Fate;
+use super::finder::Mutant;
+use super::trials::Fate;
 
 /// All that was found.
 #[derive(Debug)]
@@ -69,45 +69,37 @@ impl<'a> Report<'a> {
     }
 
     /// Tells of entries of the accepted that fit none of `all` mutants of a part any more.
-    pub(super) fn must_fit(
-        &mut self,
-        area: &Area,
-        all: &[Mutant],
-        line: impl Fn(&Mutant) -> String,
-    ) {
+    pub(super) fn must_fit(&mut self, area: &Area, all: &[Mutant]) {
         let mut of_file = BTreeMap::<&str, Vec<&Mutant>>::new();
         for mutant in all {
             of_file.entry(&mutant.file).or_default().push(mutant);
         }
         for entry in self.accepted.iter().filter(|entry| area.has(&entry.file)) {
             let mutants = of_file.get(entry.file.as_str()).into_iter().flatten();
-            if !mutants.clone().any(|mutant| entry.fits(mutant, &line(mutant))) {
+            if !mutants.clone().any(|mutant| entry.fits(mutant)) {
                 self.wrong.push(format!("fits no mutant, remove it from {LIST}: {entry}"));
             }
         }
     }
 
     /// Adds what became of the chosen mutants of a part that has `of`.
-    pub(super) fn add(
-        &mut self,
-        area: &Area,
-        of: usize,
-        fates: Vec<(Mutant, Fate)>,
-        line: impl Fn(&Mutant) -> String,
-    ) {
+    pub(super) fn add(&mut self, area: &Area, of: usize, fates: &[(&Mutant, Fate)]) {
         let mut row = Row { name: area.name, of, ..Row::default() };
         for (mutant, fate) in fates {
-            let source = line(&mutant);
-            let entry = self.accepted.iter().find(|entry| entry.fits(&mutant, &source));
-            let told = format!("{}\n      {}", mutant.name, source.trim());
+            let entry = self.accepted.iter().find(|entry| entry.fits(mutant));
+            let told = format!("{}\n      {}", mutant.name, mutant.source);
             match (fate, entry) {
-                (Fate::Missed, Some(entry)) => {
+                (Fate::Missed | Fate::Unreached, Some(entry)) => {
                     row.accepted += 1;
                     self.notes.push(format!("accepted: {}: {}", mutant.name, entry.reason));
                 }
                 (Fate::Missed, None) => {
                     row.missed += 1;
                     self.wrong.push(format!("missed: {told}"));
+                }
+                (Fate::Unreached, None) => {
+                    row.missed += 1;
+                    self.wrong.push(format!("missed, none of its tests reaches it: {told}"));
                 }
                 (Fate::Unviable, _) => row.unviable += 1,
                 (Fate::Caught, _) => row.caught += 1,
@@ -116,7 +108,7 @@ impl<'a> Report<'a> {
                     self.notes.push(format!("timeout: {told}"));
                 }
             }
-            if let Some(entry) = entry.filter(|_| fate == Fate::Caught) {
+            if let Some(entry) = entry.filter(|_| *fate == Fate::Caught) {
                 self.wrong.push(format!("is noticed, remove it from {LIST}: {entry}"));
             }
         }
@@ -182,13 +174,15 @@ fn choice(plan: &Plan) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::areas;
+    use super::super::finder::find;
     use super::*;
 
     const FILE: &str = "crates/journal/src/writer.rs";
 
     fn mutant(line: usize) -> Mutant {
-        let what = "replace < with <= in f".to_owned();
-        Mutant { name: format!("{FILE}:{line}:1: {what}"), file: FILE.to_owned(), line, what }
+        let mutant = find(FILE, "fn f() -> A { a < b }").expect("it is Rust").mutants.remove(0);
+        let name = format!("{FILE}:{line}:1: {}", mutant.what);
+        Mutant { name, line, source: format!("line {line}"), ..mutant }
     }
 
     fn accepted() -> Vec<Accepted> {
@@ -200,11 +194,10 @@ mod tests {
         let area = areas::chosen(&["journal".to_owned()]).expect("there is one")[0];
         let plan = Plan { sample: Some(4), seed: 7, ..Plan::default() };
         let mut report = Report::new(&plan, accepted);
-        let line = |mutant: &Mutant| format!("    line {}", mutant.line);
         let all = (0..9).map(mutant).collect::<Vec<_>>();
-        report.must_fit(&area, &all, line);
-        let fates = fates.iter().enumerate().map(|(line, fate)| (mutant(line), *fate)).collect();
-        report.add(&area, all.len(), fates, line);
+        report.must_fit(&area, &all);
+        let fates = all.iter().zip(fates.iter().copied()).collect::<Vec<_>>();
+        report.add(&area, all.len(), &fates);
         report
     }
 
@@ -215,6 +208,18 @@ mod tests {
         let report = report(&accepted, &[Fate::Missed, Fate::Missed, Fate::Unviable]);
         assert_eq!(report.wrong, [format!("missed: {}\n      line 0", mutant(0).name)]);
         assert_eq!(report.notes.len(), 1);
+    }
+
+    #[test]
+    fn a_mutant_that_no_test_reaches_is_missed() {
+        let accepted = accepted();
+        let report = report(&accepted, &[Fate::Unreached, Fate::Unreached]);
+        assert!(
+            report.wrong[0].starts_with("missed, none of its tests reaches it: "),
+            "{:?}",
+            report.wrong
+        );
+        assert_eq!((report.rows[0].missed, report.rows[0].accepted), (1, 1));
     }
 
     #[test]
