@@ -118,9 +118,10 @@ pub type Prepare = for<'a> fn(
     LogUse,
 ) -> LocalBoxFuture<'a, Result<Prepared, OpenError>>;
 
-/// Checks a volume, and repairs it if asked to.
+/// Checks a volume, and repairs it if asked to. What a ring of intents says of it is kept then.
 pub type Check = for<'a> fn(
     &'a Rc<dyn BlockDevice>,
+    Option<&'a Rc<dyn BlockDevice>>,
     &'a Runtime,
     &'a CheckOptions,
     &'a mut dyn FnMut(Progress),

@@ -15,7 +15,8 @@
 //! * `leftovers`: what a cut may have left, and `reclaim`, which looks for it while the volume is
 //!   served.
 //! * `recovery`, [`replay`], [`logged`] and [`mount`]: opening, and coming back after a cut.
-//!   [`check_log`]: what becomes of the log of a volume that is checked.
+//!   [`check_log`] and [`check_intents`]: what becomes of the log, or of the ring of intents, of a
+//!   volume that is checked.
 //!
 //! The format is the crate `ufs2`, its checker `fsck`, names in chunks are `directory`, and what is
 //! kept of the disk, with the way of data to it and back, `cache`. Files in memory, their pages and
@@ -29,6 +30,7 @@
 
 mod alloc;
 mod buffer;
+pub mod check_intents;
 pub mod check_log;
 mod chunks;
 mod closing;

@@ -13,6 +13,8 @@ planted::bugs! {
     BelievedIntents,
     /// What has begun is remembered and not finished.
     UnfinishedIntents,
+    /// A repair forgets the intents of a volume.
+    RepairedIntents,
     /// Intents that were judged are not written to the new epoch.
     ForgottenVerdicts,
     /// Everything of an Update lands in one round.

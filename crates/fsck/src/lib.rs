@@ -34,6 +34,9 @@
 //! 3. all sectors in place, in any order: each says the truth by itself;
 //! 4. the superblock, with *clean* 1. **That is the commit point.**
 //!
+//! Where intents are still to be judged ([`CheckOptions::epoch`]), the last step leaves the mark of
+//! policy `sync` instead: the volume is as one that was cut, and whoever opens it next judges them.
+//!
 //! Cut anywhere, the next check begins anew with what it finds. The mark also keeps a decision:
 //! files without names, which a cut of policy `sync` leaves and which are freed then, are never
 //! freed on a disk that bears it, because their names may have been lost to damage that is repaired
@@ -106,6 +109,9 @@ pub struct CheckOptions {
     pub full: bool,
     /// What has become of the log of the volume, if it needs one.
     pub log: LogState,
+    /// Epoch of the ring of intents that is to stay that of the volume: all marks of a repair bear
+    /// its number, and the repaired volume is marked as one that was cut under policy `sync`.
+    pub epoch: Option<u64>,
     /// A check that is left out, so that tests can show what it is good for.
     #[doc(hidden)]
     pub without: Option<Invariant>,

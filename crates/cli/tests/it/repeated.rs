@@ -48,8 +48,9 @@ fn answers(peer: &mut Peer, calls: &[Vec<u8>]) -> Vec<nfsstat3> {
     calls.iter().map(answer).collect()
 }
 
-/// All calls get their replies again, twice, and the volume holds what one execution leaves.
-fn assert_repeated(volume: &Path, what: &str) {
+/// All calls get their replies again, after each of two kills, and the volume holds what one
+/// execution leaves. What is killed first is repaired, if it `is_repaired`.
+fn assert_repeated(volume: &Path, what: &str, is_repaired: bool) {
     let connect = |serving: &Serving| -> Peer {
         let address: SocketAddr = serving.address();
         Peer::connect(address)
@@ -59,6 +60,12 @@ fn assert_repeated(volume: &Path, what: &str) {
     let calls = calls(&mut peer);
     assert_eq!(answers(&mut peer, &calls), [nfsstat3::NFS3_OK; 5], "{what}");
     serving.kill();
+    if is_repaired {
+        let repaired = on("fsck", volume, &["--repair"]);
+        assert!(repaired.code <= 1, "{what}: {repaired:?}");
+        let looked = on("fsck", volume, &[]);
+        assert_eq!(looked.code, 0, "{what}: {looked:?}");
+    }
     for turn in 0..2 {
         let serving = Serving::start(&[volume], &[]);
         let again = answers(&mut connect(&serving), &calls);
@@ -84,12 +91,31 @@ fn repeated_calls_get_their_replies_after_a_kill() {
         let folder = Folder::new();
         let volume = folder.path("data");
         on("mkfs", &volume, &[&["--size", "32M"], &design[..]].concat()).good();
-        assert_repeated(&volume, design[1]);
+        assert_repeated(&volume, design[1], false);
+    }
+}
+
+#[test]
+fn repeated_calls_get_their_replies_after_a_kill_and_a_repair() {
+    for design in DESIGNS {
+        let folder = Folder::new();
+        let volume = folder.path("data");
+        on("mkfs", &volume, &[&["--size", "32M"], &design[..]].concat()).good();
+        assert_repeated(&volume, design[1], true);
     }
 }
 
 #[test]
 fn repeated_calls_get_their_replies_after_a_kill_on_a_mirror() {
+    assert_repeated_on_a_mirror(false);
+}
+
+#[test]
+fn repeated_calls_get_their_replies_after_a_kill_and_a_repair_on_a_mirror() {
+    assert_repeated_on_a_mirror(true);
+}
+
+fn assert_repeated_on_a_mirror(is_repaired: bool) {
     for design in DESIGNS {
         let folder = Folder::new();
         let disks = ["one", "two"].map(|name| folder.path(name));
@@ -100,6 +126,6 @@ fn repeated_calls_get_their_replies_after_a_kill_on_a_mirror() {
         let volume = folder.path("data");
         let [one, two] = disks.each_ref().map(|disk| disk.to_str().expect("a plain name"));
         on("mkfs", &volume, &[&["--raid1", one, two, "--sparse"], &design[..]].concat()).good();
-        assert_repeated(&volume, &format!("{} on a mirror", design[1]));
+        assert_repeated(&volume, &format!("{} on a mirror", design[1]), is_repaired);
     }
 }

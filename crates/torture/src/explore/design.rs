@@ -353,7 +353,7 @@ impl Design {
         runtime: &Runtime,
         options: &CheckOptions,
     ) -> Result<Report, CheckError> {
-        (self.work().check)(volume, runtime, options, &mut |_| ()).await
+        (self.work().check)(volume, None, runtime, options, &mut |_| ()).await
     }
 
     /// Bytes of each disk, the volume first.

@@ -302,10 +302,7 @@ fn cut_again(first: &First, images: &Images, prng: &mut Prng) -> Result<(String,
 /// under policy `log` that may be cut, too. Under `sync` a repair that was cut keeps what has lost
 /// its name, which is neither before nor after.
 fn by_the_way(first: &First, images: &Images, prng: &mut Prng) -> Result<(String, Images), String> {
-    // A check that a person asks for forgets intents.
-    let ways: &[_] =
-        if first.served.design.has_ring() { &[Way::Close] } else { &[Way::Repair, Way::Close] };
-    let way = ways[prng.index(ways.len())];
+    let way = [Way::Repair, Way::Close][prng.index(2)];
     let place = Place::new(first.served.design, images);
     let went = go(way, &place, &Known::default(), 0)?.ok_or("it needs to be repaired")?;
     let goes_on = !first.served.design.has_log() || !prng.chance(2, 3);
