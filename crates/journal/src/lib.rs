@@ -46,8 +46,11 @@
 //!    While a batch is under way, it is no later than what the batch names: what has got a new
 //!    place with it is needed at its old one until then.
 //! 8. No batch takes more of the circle than [`format::LARGEST_BATCH`].
+//! 9. The slot of an epoch of which no change is needed any more stands in both places, the second
+//!    written when the first is durable: a sector that rots brings back nothing that is over.
 //!
-//! Not asserted: 4, which is chance: tests that go on with the seed of a world draw a number twice.
+//! Not asserted: 4, which is chance: tests that go on with the seed of a world draw a number twice;
+//! 9, which is about what is read of a damaged log.
 
 mod error;
 pub mod format;

@@ -43,6 +43,8 @@ planted::bugs! {
     HastyHead,
     /// A batch becomes as large as it may (invariant 8).
     LongBatches,
+    /// A slot that says that nothing is needed stands once (invariant 9).
+    SingleRest,
     /// What is at rest is overwritten when the log has grown (invariant 6).
     GrownOver,
 }

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use nfs3_types::nfs3::{
@@ -127,5 +128,32 @@ fn assert_repeated_on_a_mirror(is_repaired: bool) {
         let [one, two] = disks.each_ref().map(|disk| disk.to_str().expect("a plain name"));
         on("mkfs", &volume, &[&["--raid1", one, two, "--sparse"], &design[..]].concat()).good();
         assert_repeated(&volume, &format!("{} on a mirror", design[1]), is_repaired);
+    }
+}
+
+/// Bytes at which a log, or a ring of intents, has its two slots.
+const SLOTS: [u64; 2] = [0, 32 << 10];
+
+#[test]
+fn a_damaged_slot_of_a_log_at_rest_costs_nothing() {
+    for [design, log] in [["log", "log.img"], ["sync", "intents.img"], ["softdep", "intents.img"]] {
+        let folder = Folder::new();
+        let volume = folder.path("data");
+        on("mkfs", &volume, &["--size", "32M", "--policy", design]).good();
+        let serving = Serving::start(&[&*volume], &[]);
+        let mut peer = Peer::connect(serving.address());
+        let calls = calls(&mut peer);
+        assert_eq!(answers(&mut peer, &calls), [nfsstat3::NFS3_OK; 5], "{design}");
+        drop(peer);
+        assert!(serving.stop().success(), "{design}");
+        for slot in SLOTS {
+            let file = File::options().write(true).open(volume.join(log)).expect("it is there");
+            file.write_all_at(&[0x5a; 512], slot).expect("inside of the file");
+            assert_eq!(on("fsck", &volume, &[]).code, 0, "{design}, slot at {slot}");
+            let serving = Serving::start(&[&*volume], &[]);
+            let again = answers(&mut Peer::connect(serving.address()), &calls);
+            assert_eq!(again, [nfsstat3::NFS3_OK; 5], "{design}, slot at {slot}");
+            assert!(serving.stop().success(), "{design}");
+        }
     }
 }
