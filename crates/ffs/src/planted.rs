@@ -81,6 +81,8 @@ planted::bugs! {
     LateLinks,
     /// Link counts fall along with the name.
     EarlyLinkDrops,
+    /// Sizes and pointers of inodes land before pointers in indirect blocks.
+    SizesFirst,
     /// Sizes and pointers of inodes land along with the data.
     EarlySizes,
     /// Inodes are cleared along with the name.
