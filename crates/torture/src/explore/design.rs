@@ -186,6 +186,11 @@ impl Design {
         Self { has_ring: self.entry.keeps_intents, ..self }
     }
 
+    /// The same, without one.
+    pub const fn without_ring(self) -> Self {
+        Self { has_ring: false, ..self }
+    }
+
     /// The same, of which the volume stands on this.
     pub const fn on(self, device: Device) -> Self {
         Self { device, ..self }

@@ -56,10 +56,11 @@ impl Expectation {
         }
     }
 
-    /// The server of which it can be expected.
+    /// The server of which it can be expected. Where calls have no keys there are no intents.
     fn served(self, design: Design) -> Served {
         let survives = self == Self::Original;
-        Served { design: if survives { design.with_ring() } else { design }, survives }
+        let design = if survives { design.with_ring() } else { design.without_ring() };
+        Served { design, survives }
     }
 }
 
