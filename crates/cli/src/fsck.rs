@@ -41,6 +41,7 @@ use server::reactor;
 
 use crate::failure::{Failure, other_advice};
 use crate::found::other_on;
+use crate::intents;
 use crate::losses::{self, Loss};
 use crate::membership::{membership_of, no_volume_alone};
 use crate::partitions::partition_on;
@@ -192,7 +193,8 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     let mut watch = Watch::new();
     let tell = &mut |progress| watch.show(progress);
     let check = ready.design.work().check;
-    let report = check(&ready.device, &runtime, &options, tell).await;
+    let intents = ready.intents.as_ref();
+    let report = check(&ready.device, intents, &runtime, &options, tell).await;
     watch.end();
     let report = match report {
         Ok(report) => report,
@@ -237,6 +239,8 @@ fn loss_of(finding: &Finding, found_at: i64) -> Option<Loss> {
 struct Ready {
     design: &'static Design,
     device: Rc<dyn BlockDevice>,
+    /// The ring of intents of a volume that is to be repaired, if it has one.
+    intents: Option<Rc<dyn BlockDevice>>,
     log: LogState,
     /// Reason why the log would make a repair be refused, as in [`Done`].
     refused: Option<OpenError>,
@@ -254,7 +258,12 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref())?;
     let disks = Disks::new().map_err(Failure::Start)?;
     let open = |disk| -> Rc<dyn BlockDevice> { disks.device(disk) };
-    let Stack { disk: device, mut log, .. } = volume.open(access, &open, runtime).await?;
+    let stack = volume.open_to_serve(access, &open, runtime).await?;
+    let Stack { disk: device, mut log, intents, .. } = stack;
+    let intents = match intents {
+        None if arguments.repair => intents::find(&volume, &open).await,
+        room => room,
+    };
     let mut saved = None;
     if let Some(path) = &volume.log_place() {
         saved = saved::saved_for(&*device, path, open).await?;
@@ -297,5 +306,5 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     let saved = saved.filter(|_| arguments.repair && is_over);
     let design = volume.design();
     let (log, refused, folder) = (prepared.state, prepared.refused, volume.folder);
-    Ok(Ready { design, device, log, refused, saved, folder })
+    Ok(Ready { design, device, intents, log, refused, saved, folder })
 }

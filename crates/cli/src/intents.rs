@@ -4,7 +4,7 @@
 //! A volume can be served without the contents of its ring. So a missing ring is created, and if
 //! that fails, the volume is served without one and a message says so.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use block::BlockDevice;
@@ -29,9 +29,7 @@ pub(crate) async fn open(
     size: u64,
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Option<Rc<dyn BlockDevice>>, Failure> {
-    let is_beside = volume.design().keeps_intents && volume.settings.raid.is_none();
-    let Some(folder) = volume.folder.as_deref().filter(|_| is_beside) else { return Ok(None) };
-    let path = folder.join(INTENTS_NAME);
+    let Some(path) = path_of(volume) else { return Ok(None) };
     if !is_there(&path)?
         && let Err(failure) = make(&path, size)
     {
@@ -42,6 +40,29 @@ pub(crate) async fn open(
         return Ok(None);
     }
     log::open(&path, false, device).await.map(Some)
+}
+
+/// The ring in the folder of a volume that is to be repaired, if there is one. A repair needs none:
+/// a ring that cannot be opened is reported.
+pub(crate) async fn find(
+    volume: &Volume,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Option<Rc<dyn BlockDevice>> {
+    let path = path_of(volume).filter(|path| path.exists())?;
+    let ring = log::open(&path, false, device).await;
+    ring.inspect_err(|failure| {
+        words::say(format_args!(
+            "{}: {failure}; a call that a client repeats from before the repair may run twice",
+            volume.path.display()
+        ));
+    })
+    .ok()
+}
+
+/// Path of the ring of a volume, if it is a file in the volume's folder.
+fn path_of(volume: &Volume) -> Option<PathBuf> {
+    let is_beside = volume.design().keeps_intents && volume.settings.raid.is_none();
+    Some(volume.folder.as_deref().filter(|_| is_beside)?.join(INTENTS_NAME))
 }
 
 /// Creates an empty ring for a volume of `size` bytes.

@@ -121,9 +121,10 @@ pub type Prepare = for<'a> fn(
     LogUse,
 ) -> LocalBoxFuture<'a, Result<Prepared, OpenError>>;
 
-/// Checks a volume, and repairs it on request.
+/// Checks a volume, and repairs it on request. A repair keeps the intents of a ring.
 pub type Check = for<'a> fn(
     &'a Rc<dyn BlockDevice>,
+    Option<&'a Rc<dyn BlockDevice>>,
     &'a Runtime,
     &'a CheckOptions,
     &'a mut dyn FnMut(Progress),

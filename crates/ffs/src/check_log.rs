@@ -35,7 +35,7 @@ use crate::logged::{changes_of, give_up, given_up, refuse_left, refuse_others, r
 use crate::mount::{Disks, open};
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
-use crate::recovery::{OpenOptions, Unopened};
+use crate::recovery::{OpenOptions, Opened, Unopened};
 use crate::replay::{ReplayError, Replayed};
 use namespace::Store;
 
@@ -181,25 +181,25 @@ async fn bring_home(
     let [device, log]: [Rc<dyn BlockDevice>; 2] =
         [device, log].map(|device| -> Rc<dyn BlockDevice> { Rc::new(KeptOpen(device.clone())) });
     let in_memory = |device: &Rc<dyn BlockDevice>| Rc::new(ScratchDevice::new(device.clone()));
-    serve_once(in_memory(&device), in_memory(&log), runtime).await?;
-    serve_once(device, log, runtime).await
+    let trial = Disks::with_log(in_memory(&device), in_memory(&log));
+    serve_once(PolicyKind::Log, trial, runtime).await?;
+    Ok(serve_once(PolicyKind::Log, Disks::with_log(device, log), runtime).await?.replayed)
 }
 
 /// Opens a volume and stops it cleanly, which finishes interrupted chains.
-async fn serve_once(
-    device: Rc<dyn BlockDevice>,
-    log: Rc<dyn BlockDevice>,
+pub(crate) async fn serve_once(
+    policy: PolicyKind,
+    disks: Disks,
     runtime: &Runtime,
-) -> Result<Option<Replayed>, OpenError> {
+) -> Result<Opened, OpenError> {
     let options = OpenOptions::default();
-    let disks = Disks::with_log(device, log);
-    let opened = open(PolicyKind::Log, disks, runtime.clone(), &options, &mut |_| ()).await?;
+    let opened = open(policy, disks, runtime.clone(), &options, &mut |_| ()).await?;
     opened.files.shutdown().await?;
-    Ok(opened.replayed)
+    Ok(opened)
 }
 
 /// A device that stays usable after an engine has closed it.
-struct KeptOpen(Rc<dyn BlockDevice>);
+pub(crate) struct KeptOpen(pub(crate) Rc<dyn BlockDevice>);
 
 impl BlockDevice for KeptOpen {
     fn geometry(&self) -> Geometry {

@@ -15,7 +15,8 @@
 //! * `leftovers`: blocks, inodes and links that a crash may have leaked. `reclaim`: the task that
 //!   looks for them while the volume is served.
 //! * `recovery`, [`replay`], [`logged`] and [`mount`]: opening a volume, and recovery after a
-//!   crash. [`check_log`]: the log of a volume that is being checked.
+//!   crash. [`check_log`] and [`check_intents`]: the log, and the ring of intents, of a volume that
+//!   is being checked.
 //!
 //! The format is the crate `ufs2`, its checker `fsck`; names in chunks are `directory`. The caches,
 //! and the path of data to the disk and back, are `cache`. Files in memory, their pages and names,
@@ -29,6 +30,7 @@
 
 mod alloc;
 mod buffer;
+pub mod check_intents;
 pub mod check_log;
 mod chunks;
 mod closing;

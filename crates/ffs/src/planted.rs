@@ -13,6 +13,8 @@ planted::bugs! {
     BelievedIntents,
     /// Operations that have begun are remembered but not finished.
     UnfinishedIntents,
+    /// A repair forgets the intents of a volume.
+    RepairedIntents,
     /// Judged intents are not written to the new epoch.
     ForgottenVerdicts,
     /// All items of an Update land in one round.
@@ -79,6 +81,8 @@ planted::bugs! {
     LateLinks,
     /// Link counts fall along with the name.
     EarlyLinkDrops,
+    /// Sizes and pointers of inodes land before pointers in indirect blocks.
+    SizesFirst,
     /// Sizes and pointers of inodes land along with the data.
     EarlySizes,
     /// Inodes are cleared along with the name.

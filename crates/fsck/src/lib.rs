@@ -35,6 +35,9 @@
 //! 3. all sectors in place, in any order: each says the truth by itself;
 //! 4. the superblock, with *clean* 1. **That is the commit point.**
 //!
+//! If intents are still to be judged ([`CheckOptions::epoch`]), the last step leaves the mark of
+//! policy `sync` instead: the volume looks cut off, and the next opening judges them.
+//!
 //! After a crash at any point, the next check begins anew with the disk as it is. The mark also
 //! records a decision: files without names, which a crash under policy `sync` leaves and which are
 //! freed then, are never freed on a disk that bears the mark, because their names may have been
@@ -107,6 +110,9 @@ pub struct CheckOptions {
     pub full: bool,
     /// The state of the volume's log, if it needs one.
     pub log: LogState,
+    /// Epoch of the ring of intents that is to stay that of the volume: all marks of a repair bear
+    /// its number, and the repaired volume is marked as one that was cut under policy `sync`.
+    pub epoch: Option<u64>,
     /// A check that is left out, so that tests can show its use.
     #[doc(hidden)]
     pub without: Option<Invariant>,

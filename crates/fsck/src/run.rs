@@ -70,7 +70,7 @@ pub async fn check(
     let repaired = options.repair && !checker.disk.is_empty();
     if repaired {
         checker.may_be_repaired(device)?;
-        checker.write_repairs(device, runtime).await?;
+        checker.write_repairs(device, runtime, options.epoch).await?;
     }
     Ok(Report { repaired, ..checker.into_report() })
 }
@@ -290,10 +290,12 @@ impl<'a> Checker<'a> {
         &mut self,
         device: &dyn BlockDevice,
         runtime: &Runtime,
+        epoch: Option<u64>,
     ) -> Result<(), CheckError> {
         let size = self.geometry.superblock_size as usize;
         let mut marked = self.superblock.clone();
-        mark::put(Superblock::of_mut(&mut marked), mark::CHECK, runtime.random.next_u64());
+        let number = epoch.unwrap_or_else(|| runtime.random.next_u64());
+        mark::put(Superblock::of_mut(&mut marked), mark::CHECK, number);
         self.geometry.seal_superblock(&mut marked);
         // First the sector with the mark and *clean*: a flag without them would say that a policy
         // of ours had the volume, and files without names would be freed.
@@ -304,7 +306,11 @@ impl<'a> Checker<'a> {
             device.flush().await?;
         }
 
-        Superblock::of_mut(&mut self.superblock).time.set(self.now.seconds);
+        let superblock = Superblock::of_mut(&mut self.superblock);
+        superblock.time.set(self.now.seconds);
+        if let Some(epoch) = epoch {
+            mark::put(superblock, PolicyKind::Sync.name(), epoch);
+        }
         self.geometry.seal_superblock(&mut self.superblock);
         // All of it: the mark is also in sectors whose contents do not change otherwise.
         self.disk.put(SUPERBLOCK_ADDRESS, &self.superblock[..size]).await?;

@@ -46,9 +46,11 @@
 //!    in flight, that is no later than the curhead of the batch: records that get a new place with
 //!    the batch are needed at their old one until then.
 //! 8. No batch takes more of the circle than [`format::LARGEST_BATCH`].
+//! 9. The slot of an epoch of which no change is needed any more stands in both places, the second
+//!    written when the first is durable: a sector that rots brings back nothing that is over.
 //!
 //! Not asserted: 4, which is chance: tests that continue with the seed of a world draw a number
-//! twice.
+//! twice; 9, which is about a damaged log.
 
 mod error;
 pub mod format;

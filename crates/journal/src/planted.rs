@@ -43,6 +43,8 @@ planted::bugs! {
     HastyHead,
     /// A batch has no size limit (invariant 8).
     LongBatches,
+    /// A slot of a log at rest is written once (invariant 9).
+    SingleRest,
     /// Entries at rest are overwritten when the log has grown (invariant 6).
     GrownOver,
 }

@@ -160,7 +160,8 @@ pub async fn forget(device: &dyn BlockDevice) -> Result<(), JournalError> {
     }
 }
 
-/// Writes another slot of the epoch of `slot`, in the place of the other one.
+/// Writes another slot of the epoch of `slot`: first in the place of the other one, and then over
+/// it (invariant 9).
 async fn put_after(
     device: &dyn BlockDevice,
     slot: Slot,
@@ -175,8 +176,14 @@ async fn put_after(
     let circle = Circle { capacity: slot.capacity.get(), start: slot.start.get() };
     let closed = Slot::new(slot.epoch.get(), number, circle, head, state, lines);
     let image = slot_image(device, &closed);
-    device.write(SLOTS[usize::from(is_first)], vec![image], Durability::Through).await?;
-    Ok(device.flush().await?)
+    for place in [usize::from(is_first), usize::from(!is_first)] {
+        device.write(SLOTS[place], vec![image.clone()], Durability::Through).await?;
+        device.flush().await?;
+        if is_planted(Bug::SingleRest) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// An entry with its position.
@@ -587,21 +594,32 @@ impl Journal {
     /// # Errors
     /// I/O errors of the device.
     pub async fn close(&self, head: impl Into<Option<u64>>) -> Result<(), IoError> {
-        self.write_slot(self.nameable(head), State::AtRest).await?;
+        let slot = self.write_slot(self.nameable(head), State::AtRest).await?;
+        // Invariant 9, as long as invariant 5 allows it.
+        if self.kept.get().is_none() && !is_planted(Bug::SingleRest) {
+            self.put_slot(&slot).await?;
+        }
         self.device.flush().await?;
         self.device.close().await
     }
 
-    async fn write_slot(&self, head: u64, state: State) -> Result<(), IoError> {
+    async fn write_slot(&self, head: u64, state: State) -> Result<Slot, IoError> {
         assert!(self.may_name(head), "invariant 7: {head} is durable, and stays so");
-        let (next, number) = (self.next_slot.get(), self.slot_number.get() + 1);
+        let number = self.slot_number.get() + 1;
+        self.slot_number.set(number);
+        let slot = self.slot(number, head, state);
+        self.put_slot(&slot).await?;
+        Ok(slot)
+    }
+
+    /// Writes a slot into the place that is next.
+    async fn put_slot(&self, slot: &Slot) -> Result<(), IoError> {
+        let next = self.next_slot.get();
         if self.kept.get().is_none() && !is_planted(Bug::OneSlot) {
             self.next_slot.set(1 - next); // invariant 5
         }
-        self.slot_number.set(number);
         self.counters.borrow_mut().slots += 1;
-        let slot = self.slot(number, head, state);
-        let image = slot_image(&*self.device, &slot);
+        let image = slot_image(&*self.device, slot);
         self.device.write(SLOTS[next], vec![image], Durability::Through).await
     }
 }

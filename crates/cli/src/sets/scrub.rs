@@ -110,10 +110,11 @@ fn name(volume: &Volume, lost: Vec<Lost>) -> Result<Vec<Lost>, Failure> {
         let without: Rc<dyn BlockDevice> = Rc::new(Without { disk, lost: wanting });
         let options = CheckOptions { full: true, ..CheckOptions::default() };
         let check = volume.design().work().check;
-        let report = check(&without, &runtime, &options, &mut |_| ()).await.map_err(|source| {
-            let source = std::io::Error::other(source.to_string());
-            Failure::File { verb: "check", path: volume.path.clone(), source }
-        })?;
+        let report =
+            check(&without, None, &runtime, &options, &mut |_| ()).await.map_err(|source| {
+                let source = std::io::Error::other(source.to_string());
+                Failure::File { verb: "check", path: volume.path.clone(), source }
+            })?;
         let runs = report.findings.list.into_iter().filter_map(|finding| {
             let DataPlace { offset, at, length } = finding.data?;
             let ino = finding.place.ino.filter(|_| finding.snapshot.is_none());

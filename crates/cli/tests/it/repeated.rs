@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use nfs3_types::nfs3::{
@@ -48,9 +49,9 @@ fn answers(peer: &mut Peer, calls: &[Vec<u8>]) -> Vec<nfsstat3> {
     calls.iter().map(answer).collect()
 }
 
-/// Asserts that all calls get the same replies again, twice, and that the volume has the result of
-/// one execution.
-fn assert_repeated(volume: &Path, what: &str) {
+/// Asserts that all calls get the same replies again, after each of two kills, and that the volume
+/// has the result of one execution. With `is_repaired`, it is repaired after the first kill.
+fn assert_repeated(volume: &Path, what: &str, is_repaired: bool) {
     let connect = |serving: &Serving| -> Peer {
         let address: SocketAddr = serving.address();
         Peer::connect(address)
@@ -60,6 +61,12 @@ fn assert_repeated(volume: &Path, what: &str) {
     let calls = calls(&mut peer);
     assert_eq!(answers(&mut peer, &calls), [nfsstat3::NFS3_OK; 5], "{what}");
     serving.kill();
+    if is_repaired {
+        let repaired = on("fsck", volume, &["--repair"]);
+        assert!(repaired.code <= 1, "{what}: {repaired:?}");
+        let looked = on("fsck", volume, &[]);
+        assert_eq!(looked.code, 0, "{what}: {looked:?}");
+    }
     for turn in 0..2 {
         let serving = Serving::start(&[volume], &[]);
         let again = answers(&mut connect(&serving), &calls);
@@ -85,12 +92,31 @@ fn repeated_calls_get_their_replies_after_a_kill() {
         let folder = Folder::new();
         let volume = folder.path("data");
         on("mkfs", &volume, &[&["--size", "32M"], &design[..]].concat()).good();
-        assert_repeated(&volume, design[1]);
+        assert_repeated(&volume, design[1], false);
+    }
+}
+
+#[test]
+fn repeated_calls_get_their_replies_after_a_kill_and_a_repair() {
+    for design in DESIGNS {
+        let folder = Folder::new();
+        let volume = folder.path("data");
+        on("mkfs", &volume, &[&["--size", "32M"], &design[..]].concat()).good();
+        assert_repeated(&volume, design[1], true);
     }
 }
 
 #[test]
 fn repeated_calls_get_their_replies_after_a_kill_on_a_mirror() {
+    assert_repeated_on_a_mirror(false);
+}
+
+#[test]
+fn repeated_calls_get_their_replies_after_a_kill_and_a_repair_on_a_mirror() {
+    assert_repeated_on_a_mirror(true);
+}
+
+fn assert_repeated_on_a_mirror(is_repaired: bool) {
     for design in DESIGNS {
         let folder = Folder::new();
         let disks = ["one", "two"].map(|name| folder.path(name));
@@ -101,6 +127,33 @@ fn repeated_calls_get_their_replies_after_a_kill_on_a_mirror() {
         let volume = folder.path("data");
         let [one, two] = disks.each_ref().map(|disk| disk.to_str().expect("a plain name"));
         on("mkfs", &volume, &[&["--raid1", one, two, "--sparse"], &design[..]].concat()).good();
-        assert_repeated(&volume, &format!("{} on a mirror", design[1]));
+        assert_repeated(&volume, &format!("{} on a mirror", design[1]), is_repaired);
+    }
+}
+
+/// Bytes at which a log, or a ring of intents, has its two slots.
+const SLOTS: [u64; 2] = [0, 32 << 10];
+
+#[test]
+fn a_damaged_slot_of_a_log_at_rest_costs_nothing() {
+    for [design, log] in [["log", "log.img"], ["sync", "intents.img"], ["softdep", "intents.img"]] {
+        let folder = Folder::new();
+        let volume = folder.path("data");
+        on("mkfs", &volume, &["--size", "32M", "--policy", design]).good();
+        let serving = Serving::start(&[&*volume], &[]);
+        let mut peer = Peer::connect(serving.address());
+        let calls = calls(&mut peer);
+        assert_eq!(answers(&mut peer, &calls), [nfsstat3::NFS3_OK; 5], "{design}");
+        drop(peer);
+        assert!(serving.stop().success(), "{design}");
+        for slot in SLOTS {
+            let file = File::options().write(true).open(volume.join(log)).expect("it is there");
+            file.write_all_at(&[0x5a; 512], slot).expect("inside of the file");
+            assert_eq!(on("fsck", &volume, &[]).code, 0, "{design}, slot at {slot}");
+            let serving = Serving::start(&[&*volume], &[]);
+            let again = answers(&mut Peer::connect(serving.address()), &calls);
+            assert_eq!(again, [nfsstat3::NFS3_OK; 5], "{design}, slot at {slot}");
+            assert!(serving.stop().success(), "{design}");
+        }
     }
 }

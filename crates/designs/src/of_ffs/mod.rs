@@ -5,7 +5,7 @@ mod look;
 use std::rc::Rc;
 
 use block::BlockDevice;
-use ffs::{Ffs, check_log, label};
+use ffs::{Ffs, check_intents, check_log, label};
 use fsck::Invariant;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
@@ -213,6 +213,7 @@ async fn make(
 
 async fn check(
     device: &Rc<dyn BlockDevice>,
+    intents: Option<&Rc<dyn BlockDevice>>,
     runtime: &Runtime,
     options: &CheckOptions,
     progress: &mut dyn FnMut(Progress),
@@ -220,7 +221,7 @@ async fn check(
     let CheckOptions { repair, full, log } = *options;
     let options = fsck::CheckOptions { repair, full, log, ..fsck::CheckOptions::default() };
     let mut tell = |now: fsck::Progress| progress(now.into());
-    let report = fsck::check(&**device, runtime, &options, &mut tell).await;
+    let report = check_intents::check(device, intents, runtime, &options, &mut tell).await;
     let mut report = report.map(Report::from).map_err(CheckError::new)?;
     // Without a superblock, addresses cannot be computed.
     if full && let Ok(found) = look::look(&**device).await {
@@ -265,8 +266,8 @@ pub(crate) const fn work(open: Open) -> Work {
         prepare: |device, log, runtime, log_use| {
             prepare(device, log, runtime, log_use).boxed_local()
         },
-        check: |device, runtime, options, progress| {
-            check(device, runtime, options, progress).boxed_local()
+        check: |device, intents, runtime, options, progress| {
+            check(device, intents, runtime, options, progress).boxed_local()
         },
         scrub: None,
         recognise: look::recognise,

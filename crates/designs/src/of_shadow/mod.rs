@@ -223,7 +223,7 @@ pub(crate) const WORK: Work = Work {
         let prepared = Prepared { state: LogState::Home, replayed, has_given_up, refused };
         std::future::ready(Ok(prepared)).boxed_local()
     },
-    check: |device, runtime, options, progress| {
+    check: |device, _, runtime, options, progress| {
         check::check(device, runtime, options, progress).boxed_local()
     },
     scrub: Some(|device, watch| {

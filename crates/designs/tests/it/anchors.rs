@@ -25,7 +25,7 @@ fn lost_anchors_are_told_and_repaired() {
     let checked = |repair| -> Report {
         let options = CheckOptions { repair, full: true, log: LogState::Home };
         let (runtime, mut silent) = (executor.runtime(), |_| ());
-        let checked = (work.check)(&device, &runtime, &options, &mut silent);
+        let checked = (work.check)(&device, None, &runtime, &options, &mut silent);
         executor.block_on(checked).expect("it can be looked at")
     };
     let told = |report: &Report| -> Vec<(&'static str, Severity)> {

@@ -80,7 +80,7 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
             assert_eq!(prepared.replayed.is_some(), design.has(DiskRole::Log), "{design:?}");
             let options =
                 CheckOptions { repair: true, log: prepared.state, ..CheckOptions::default() };
-            let report = (work.check)(&volume, &runtime, &options, &mut |_| ()).await;
+            let report = (work.check)(&volume, None, &runtime, &options, &mut |_| ()).await;
             let report = report.expect("it can be checked");
             assert!(report.repaired || !report.was_unclean, "{design:?}");
             let at_rest = found(design, &after[0]).await;

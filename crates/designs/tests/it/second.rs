@@ -61,7 +61,7 @@ static OTHER: Design = Design {
             let prepared = Prepared { state: LogState::Home, replayed, has_given_up, refused };
             async { Ok(prepared) }.boxed_local()
         },
-        check: |_, _, _, _| async { Ok(Report { files: 1, ..Report::default() }) }.boxed_local(),
+        check: |_, _, _, _, _| async { Ok(Report { files: 1, ..Report::default() }) }.boxed_local(),
         scrub: None,
         note_policy: |_, _| async { Ok(()) }.boxed_local(),
         set_label: |device, label| label_with(device, label).map(Ok).boxed_local(),
@@ -149,7 +149,7 @@ fn a_disk_is_known_by_what_is_on_it_and_served_by_its_engine() {
             let prepared = (work.prepare)(&volume, None, &runtime, log_use).await;
             let log = prepared.expect("it needs no log").state;
             let options = CheckOptions { repair: true, log, ..CheckOptions::default() };
-            let report = (work.check)(&volume, &runtime, &options, &mut |_| ()).await;
+            let report = (work.check)(&volume, None, &runtime, &options, &mut |_| ()).await;
             assert_eq!(report.expect("it can be checked").findings.total(), 0, "{design:?}");
         });
     }

@@ -36,7 +36,7 @@ fn what_was_found_is_told_with_why_nothing_is_repaired() {
     let device: Rc<dyn BlockDevice> = disk.clone();
     let options = CheckOptions { repair: true, full: true, log: LogState::Home };
     let (runtime, mut silent) = (executor.runtime(), |_| ());
-    let checked = (work.check)(&device, &runtime, &options, &mut silent);
+    let checked = (work.check)(&device, None, &runtime, &options, &mut silent);
     let report = executor.block_on(checked).expect("it can be looked at");
     let told: Vec<&str> = report.findings.list.iter().map(|it| it.rule.name).collect();
     assert!(told.contains(&"tree.block") && told.contains(&"tree.root"), "{told:?}");
@@ -46,7 +46,7 @@ fn what_was_found_is_told_with_why_nothing_is_repaired() {
     assert!(why.contains("Input/output error"), "{why}");
     assert!(disk.contents() == rotten, "nothing is written");
     disk.heal();
-    let checked = (work.check)(&device, &runtime, &options, &mut silent);
+    let checked = (work.check)(&device, None, &runtime, &options, &mut silent);
     let report = executor.block_on(checked).expect("it can be looked at");
     assert!(
         report.repaired && report.unrepaired.is_none(),

@@ -84,7 +84,9 @@ async fn look_whole(
         return Ok(Left::default());
     }
     let mut reading = Reading::default();
-    let is_marked = matches!(mark, Mark::Policy(PolicyKind::Sync | PolicyKind::SoftUpdates));
+    // A repair keeps the number of the ring.
+    let is_marked =
+        matches!(mark, Mark::Policy(PolicyKind::Sync | PolicyKind::SoftUpdates) | Mark::Check);
     let open = match (is_marked, newest) {
         (true, Some(slot)) if is_planted(Bug::AnyMark) => Some((slot, 0)),
         (true, _) => journal::belongs(ring, volume, nonce).await?,

@@ -142,6 +142,8 @@ fn planted_rank(intent: Intent) -> Option<u32> {
         (Bug::LateLinks, Intent::LinkAdded, 4),
         (Bug::EarlyLinkDrops, Intent::LinkDropped, 6),
         (Bug::EarlySizes, Intent::SizeSet, 0),
+        (Bug::SizesFirst, Intent::SizeSet, 2),
+        (Bug::SizesFirst, Intent::PointerSet, 3),
         (Bug::EarlyInodeClears, Intent::SizeCleared, 6),
         (Bug::EarlyInodeClears, Intent::LinkDropped, 6),
         (Bug::EarlyBits, Intent::MapGivenBack, 6),

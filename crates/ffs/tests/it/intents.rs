@@ -2,18 +2,28 @@
 
 use ffs::PolicyKind;
 
-use crate::common::intents::{first_wrong, remembered_after};
+use crate::common::intents::{Between, first_wrong, remembered_after};
 
 const STORIES: u64 = 300;
 
 #[test]
 fn under_sync_what_is_remembered_is_what_has_happened() {
-    first_wrong(PolicyKind::Sync, 0..STORIES).unwrap_or_else(|wrong| panic!("{wrong}"));
+    first_wrong(PolicyKind::Sync, Between::Nothing, 0..STORIES)
+        .unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
 #[test]
 fn under_soft_updates_what_is_remembered_is_what_has_happened() {
-    first_wrong(PolicyKind::SoftUpdates, 0..STORIES).unwrap_or_else(|wrong| panic!("{wrong}"));
+    first_wrong(PolicyKind::SoftUpdates, Between::Nothing, 0..STORIES)
+        .unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn a_repair_keeps_what_is_remembered() {
+    for policy in [PolicyKind::Sync, PolicyKind::SoftUpdates] {
+        let wrong = first_wrong(policy, Between::Repairs, 0..STORIES);
+        wrong.unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
 }
 
 #[test]
@@ -33,9 +43,13 @@ mod planted {
     use super::*;
 
     fn is_found(bug: Bug) -> bool {
+        is_found_between(bug, Between::Nothing)
+    }
+
+    fn is_found_between(bug: Bug, between: Between) -> bool {
         plant(Some(bug));
         let policies = [PolicyKind::Sync, PolicyKind::SoftUpdates];
-        let found = policies.map(|policy| first_wrong(policy, 0..1000).is_err());
+        let found = policies.map(|policy| first_wrong(policy, between, 0..1000).is_err());
         plant(None);
         found == [true; 2]
     }
@@ -46,6 +60,11 @@ mod planted {
         let kept = [false, true].map(|stops| remembered_after(PolicyKind::Sync, true, stops));
         plant(None);
         assert_eq!(kept, [2, 2]);
+    }
+
+    #[test]
+    fn repairs_that_forget_intents_are_found() {
+        assert!(is_found_between(Bug::RepairedIntents, Between::Repairs));
     }
 
     #[test]

@@ -6,12 +6,12 @@
 use ffs::PolicyKind;
 use futures::future::join_all;
 use runtime::Timestamp;
-use sim::{Disk, Executor, Honesty, Image, Options, Trace};
+use sim::{Choice, Disk, Executor, Honesty, Image, Options, Prng, Trace};
 use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{FileSystem, Stability};
 
 use crate::common::cutting::{Pair, cuts, random_cuts, sizes};
-use crate::common::raw::soft_update_violations;
+use crate::common::raw::{judged, soft_update_violations};
 use crate::common::tree::{Setting, record};
 use crate::common::volume::{WITHOUT_LOG, try_open, under};
 
@@ -67,6 +67,47 @@ fn record_truncations(seed: u64) -> Pair<Trace> {
     })
 }
 
+/// A file that grows by 64 KiB at a time beyond its direct blocks, each piece durable before the
+/// next one is written.
+fn record_appends(seed: u64) -> Trace {
+    const PIECE: u64 = 64 << 10;
+    let executor = Executor::new(seed);
+    let disk = Disk::with_options(&executor, Image::zeroed(16 << 20), Options::default());
+    executor.block_on(async {
+        let random = executor.runtime().random;
+        mkfs(&*disk, &MkfsOptions::default(), &*random, NOW).await.expect("it fits");
+        let opened = try_open(executor.runtime(), disk.clone()).await;
+        let volume = opened.unwrap_or_else(|error| panic!("{error}")).0;
+        let file = volume.create(volume.files.root(), "file").await.expect("new");
+        volume.settle().await;
+        disk.start_trace();
+        for piece in 0..40 {
+            let data = vec![piece as u8 + 1; PIECE as usize];
+            let written = volume.write(file, piece * PIECE, data, Stability::FileSync).await;
+            written.expect("there is room");
+        }
+        disk.trace()
+    })
+}
+
+/// Cuts appends after each event, with any of what is pending: how many cuts there are, how many
+/// leave a pointer behind the end, and how many something that soft updates do not leave.
+fn cut_appends(policy: PolicyKind) -> [usize; 3] {
+    let trace = under(policy, || record_appends(1));
+    let mut prng = Prng::new(1);
+    let mut found = [0; 3];
+    for position in 0..=trace.events().len() {
+        for _ in 0..4 {
+            let platter = trace.platter_at(position);
+            let (wrong, behind) = judged(&platter.image(&Choice::random(&platter, &mut prng)));
+            let is_so = [true, behind > 0, !wrong.is_empty()];
+            found.iter_mut().zip(is_so).for_each(|(count, is_so)| *count += usize::from(is_so));
+        }
+    }
+    println!("{policy:?}: {found:?}");
+    found
+}
+
 /// `DURAMEN_RUNS` sets how often each of four runs is cut.
 fn keeps_the_contract(seed: u64, setting: &Setting) {
     for (policy, runs) in [(PolicyKind::Sync, 4), (PolicyKind::SoftUpdates, 4)] {
@@ -99,6 +140,16 @@ fn a_cut_of_truncations_leaves_what_soft_updates_leave() {
             let traces = under(policy, || record_truncations(seed));
             assert_eq!(first_in(&traces, seed, cuts(200)), None, "under {policy:?}");
         }
+    }
+}
+
+#[test]
+fn a_cut_of_appends_leaves_pointers_behind_the_end_and_never_a_hole_before_it() {
+    for policy in WITHOUT_LOG {
+        let [cuts, behind, wrong] = cut_appends(policy);
+        // docs/durability.md says how many.
+        assert!(behind > 0 && behind * 3 < cuts, "{policy:?}: {behind} of {cuts}");
+        assert_eq!(wrong, 0, "{policy:?}");
     }
 }
 
@@ -140,6 +191,14 @@ mod planted {
         let wrong = found.unwrap_or_else(|| panic!("{bug:?} is not seen"));
         println!("{bug:?}: {wrong}");
         assert!(wrong.contains(said), "{bug:?} is seen in another way: {wrong}");
+    }
+
+    #[test]
+    fn sizes_that_land_before_pointers_leave_holes() {
+        plant(Some(Bug::SizesFirst));
+        let [cuts, behind, holes] = cut_appends(PolicyKind::Sync);
+        plant(None);
+        assert!(behind == 0 && holes > 0, "{behind} and {holes} of {cuts}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use journal::JournalError;
 use journal::format::{AREA, SEGMENT_UNITS, SLOTS, UNIT};
 
-use crate::common::damage::{Outcome, Sample, last_but_one, lost_head, mixed_copies};
+use crate::common::damage::{Outcome, Sample, damaged_rest, last_but_one, lost_head, mixed_copies};
 use crate::common::{EPOCH, Placed, World, draft};
 
 #[test]
@@ -52,6 +52,11 @@ fn damage_of_the_last_batch_but_one_is_no_cut() {
 #[test]
 fn a_log_whose_head_is_gone_is_not_taken_for_an_empty_one() {
     lost_head().unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn a_damaged_slot_of_a_log_at_rest_costs_nothing() {
+    damaged_rest().unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
 #[test]

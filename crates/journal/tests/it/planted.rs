@@ -7,7 +7,7 @@ use journal::{Bug, plant};
 
 use crate::common::batches_are_aligned;
 use crate::common::bounds::{grown_log, long_batches};
-use crate::common::damage::{Sample, lost_head, mixed_copies};
+use crate::common::damage::{Sample, damaged_rest, lost_head, mixed_copies};
 use crate::common::script::{Script, scripts};
 
 type Scenario = fn() -> Result<(), String>;
@@ -39,12 +39,13 @@ fn scenario(bug: Bug) -> Scenario {
         Bug::EarlyAnswers => || cut(scripts::batches),
         Bug::PlainWrites => || cut(scripts::batches),
         Bug::OneSlot => || cut(scripts::changing_epoch),
-        Bug::OlderSlot => || cut(scripts::clean_stops),
+        Bug::OlderSlot => || cut(scripts::heads_beside_batches),
         Bug::NearAnchor => || cut(scripts::return_over_the_start),
         Bug::AssumedEmptiness => lost_head,
         Bug::BareHead => || cut(scripts::nothing_needed),
         Bug::HastyHead => || cut(scripts::moved_heads),
         Bug::LongBatches => long_batches,
+        Bug::SingleRest => damaged_rest,
         Bug::GrownOver => grown_log,
     }
 }

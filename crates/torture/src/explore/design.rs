@@ -186,6 +186,11 @@ impl Design {
         Self { has_ring: self.entry.keeps_intents, ..self }
     }
 
+    /// The same without a ring of intents.
+    pub const fn without_ring(self) -> Self {
+        Self { has_ring: false, ..self }
+    }
+
     /// The same with the volume on this device.
     pub const fn on(self, device: Device) -> Self {
         Self { device, ..self }
@@ -353,7 +358,7 @@ impl Design {
         runtime: &Runtime,
         options: &CheckOptions,
     ) -> Result<Report, CheckError> {
-        (self.work().check)(volume, runtime, options, &mut |_| ()).await
+        (self.work().check)(volume, None, runtime, options, &mut |_| ()).await
     }
 
     /// Bytes of each disk, the volume first.

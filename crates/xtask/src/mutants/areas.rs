@@ -9,11 +9,11 @@ use crate::{Failure, Result};
 /// A part whose mutants share their tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Area {
-    /// What it is called on the command line. What is in front of a `/` names all that begin so.
+    /// Name on the command line. The part in front of a `/` names all areas that begin with it.
     pub(super) name: &'static str,
     /// Its files, as patterns from the top of the repository.
     pub(super) files: &'static [&'static str],
-    /// What should notice.
+    /// The tests that should notice.
     pub(super) stages: &'static [Stage],
 }
 
@@ -130,9 +130,9 @@ const UNITS: &[&str] = &["--tests"];
 /// log, which see most of it, last those that cut it off, and those of what it may never do. Those
 /// that try the checker are not among them.
 const ENGINE: &[Stage] = &[tests("ffs", &["--lib"]), LOG, SOFT, CUTS, CAMPAIGNS];
-/// What tries the log of an engine.
+/// Tests of an engine's log.
 const LOG: Stage = tests("ffs", &["--test", "it", "--", "log_", "answers", "shared_log", "rounds"]);
-/// What tries soft updates, and what gives back what a cut left under them.
+/// Tests of soft updates, and of reclaiming the leaks of a cut under them.
 const SOFT: Stage = tests("ffs", &["--test", "it", "--", "soft_", "softdep", "reclaim"]);
 /// What cuts an engine off, under every policy, what breaks its disk or leaves it no room, and what
 /// holds it to its rules.
@@ -160,19 +160,19 @@ const CUTS: Stage = tests(
         "writes::",
     ],
 );
-/// What fills the memory of an engine, and reads what it keeps.
+/// Tests that fill an engine's memory and read its cache.
 const MEMORY: Stage = tests("ffs", &["--test", "it", "--", "memory::", "readers::", "looks::"]);
-/// What loses logs, moves them and gives them up, by the program's commands.
+/// Tests that lose logs, move them and give them up by commands.
 const LOST: Stage =
     tests("duramen", &["--test", "it", "--", "lost_log::", "leftovers::", "logged::", "saved::"]);
-/// What cuts off a set of disks, one of which is lost.
+/// Campaigns that cut a set of disks and lose one.
 const SETS: Stage = campaigns(&["--test", "campaigns", "--", "sets_of_disks"]);
-/// What looks at a whole server.
+/// Tests of a whole server.
 const WHOLE: Stage =
     tests("duramen-torture", &["--test", "it", "--", "procedures", "late", "linearizable"]);
-/// What compares replies with those of a reference, and repeats calls.
+/// Campaigns that compare replies with a reference, and repeat calls.
 const REPLIES: Stage = campaigns(&["--test", "campaigns", "--", "reference", "repetitions"]);
-/// What cuts a whole server off, breaks its disk and fills it.
+/// Campaigns that cut a whole server, break its disk and fill it.
 const CAMPAIGNS: Stage = campaigns(&[
     "--test",
     "campaigns",
@@ -184,7 +184,7 @@ const CAMPAIGNS: Stage = campaigns(&[
     "repetitions",
 ]);
 
-/// What has many clients at once.
+/// Campaigns with many clients.
 const CROWDS: Stage = campaigns(&["--test", "campaigns", "--", "crowds"]);
 
 const fn campaigns(which: &'static [&'static str]) -> Stage {

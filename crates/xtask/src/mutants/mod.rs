@@ -49,11 +49,11 @@ pub struct Plan {
     pub diff: Option<String>,
     /// Only those of these parts.
     pub areas: Vec<String>,
-    /// Of each part only so many.
+    /// Number of mutants to draw from each area.
     pub sample: Option<usize>,
-    /// What draws them.
+    /// Seed of the draw.
     pub seed: u64,
-    /// Of those only this share.
+    /// Only this share of them.
     pub shard: Option<Shard>,
     /// Only with the quickest tests of each part.
     pub first: bool,

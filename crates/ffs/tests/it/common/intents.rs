@@ -11,21 +11,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
+use block::BlockDevice;
 use futures::FutureExt;
 use journal::format::SMALLEST;
 use runtime::{Runtime, Timestamp};
-use sim::{Disk, Executor, Image, Prng};
+use sim::{Disk, Executor, Image, Platter, Prng, Trace};
+use ufs2::layout::{Geometry, ROOT_INODE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
+use ufs2::mark::Mark;
 use ufs2::mkfs::mkfs;
 use vfs::{
     Answer, CallKey, CreateHow, Credentials, FileSystem, Lost, ObjectId, Requester, Sealed,
     SetAttributes,
 };
 
+use ffs::check_intents::check;
 use ffs::{Disks, OpenOptions, PolicyKind, open};
+use fsck::CheckOptions;
 
-use super::Seeded;
 use super::cutting::{Pair, left, sizes};
 use super::volume::{Volume, name};
+use super::{Seeded, own_findings};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -250,8 +255,16 @@ pub(crate) fn remembered_after(policy: PolicyKind, is_another: bool, stops: bool
     unreachable!("the third boot tells")
 }
 
+/// The events between two boots of a volume, beside the cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Between {
+    Nothing,
+    /// It is repaired now and then, damaged or not, and that may be cut, too.
+    Repairs,
+}
+
 /// Runs a volume through some boots.
-fn story(policy: PolicyKind, seed: u64) -> Result<(), String> {
+fn story(policy: PolicyKind, between: Between, seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let mut images = fresh();
     let mut last: Option<Boot> = None;
@@ -263,6 +276,7 @@ fn story(policy: PolicyKind, seed: u64) -> Result<(), String> {
         let mut boot = boot.map_err(|reason| format!("boot {number}: {reason}"))?;
         let traces = disks.map(|disk| disk.trace());
         let positions = traces.positions(prng.index(traces.moments()));
+        images = left(&platters_at(&traces, &positions), &mut prng);
         let marks = traces.home.marks_before(positions.home);
         let marks: BTreeSet<u64> = marks
             .filter_map(|mark| match mark {
@@ -270,17 +284,66 @@ fn story(policy: PolicyKind, seed: u64) -> Result<(), String> {
                 _ => None,
             })
             .collect();
-        let platters = Pair {
-            home: traces.home.platter_at(positions.home),
-            log: traces.log.zip(positions.log).map(|(log, at)| log.platter_at(at)),
-        };
-        images = left(&platters, &mut prng);
+        if between == Between::Repairs && prng.chance(1, 2) {
+            images = repaired(images, &mut prng)?;
+        }
         boot.answered.retain(|number| marks.contains(number));
         let served = marks.contains(&SERVED);
         // An interrupted recovery has changed nothing that is judged.
         last = if served || last.is_none() { Some(boot) } else { last };
     }
     Ok(())
+}
+
+fn platters_at(traces: &Pair<Trace>, positions: &Pair<usize>) -> Pair<Platter> {
+    Pair {
+        home: traces.home.platter_at(positions.home),
+        log: traces.log.as_ref().zip(positions.log).map(|(log, at)| log.platter_at(at)),
+    }
+}
+
+/// The disks after a repair, of a volume in which a bit may have flipped before. Where the power
+/// goes meanwhile, the repair is made again, unless a start may do what is left.
+fn repaired(mut images: Pair<Image>, prng: &mut Prng) -> Result<Pair<Image>, String> {
+    let mut superblock = vec![0; SUPERBLOCK_ROOM as usize];
+    images.home.read(SUPERBLOCK_ADDRESS, &mut superblock);
+    let geometry =
+        Geometry::parse(Superblock::of(&superblock)).map_err(|error| error.to_string())?;
+    let place = geometry.inode_position(ROOT_INODE);
+    let at = geometry.byte_address(place.fragment) + (place.offset + prng.index(96)) as u64;
+    let byte_of = |images: &Pair<Image>| {
+        let mut byte = [0];
+        images.home.read(at, &mut byte);
+        byte[0]
+    };
+    let right = byte_of(&images);
+    if prng.chance(1, 2) {
+        images.home.write(at, &[right ^ 1 << prng.index(8)]);
+    }
+    loop {
+        let executor = Executor::new(prng.next_u64());
+        let disks = images.map(|image| Disk::new(&executor, image.clone()));
+        disks.map(|disk| disk.start_trace());
+        let volume: Rc<dyn BlockDevice> = disks.home.clone();
+        let ring: Rc<dyn BlockDevice> = disks.log.clone().expect("there is a ring");
+        let options = CheckOptions { repair: true, ..CheckOptions::default() };
+        let runtime = executor.runtime();
+        let checked = async { check(&volume, Some(&ring), &runtime, &options, &mut |_| ()).await };
+        executor.block_on(checked).map_err(|error| format!("repair: {error}"))?;
+        if prng.chance(1, 2) {
+            let found = executor.block_on(own_findings(&*volume, &runtime));
+            images = disks.map(|disk| disk.contents());
+            return if found.is_empty() { Ok(images) } else { Err(format!("repaired: {found}")) };
+        }
+        let traces = disks.map(|disk| disk.trace());
+        let positions = traces.positions(prng.index(traces.moments()));
+        images = left(&platters_at(&traces, &positions), prng);
+        images.home.read(SUPERBLOCK_ADDRESS, &mut superblock);
+        let is_checked = Mark::of(Superblock::of(&superblock)) == Mark::Check;
+        if !is_checked && byte_of(&images) == right && prng.chance(1, 2) {
+            return Ok(images);
+        }
+    }
 }
 
 /// The mark that a volume is served.
@@ -328,9 +391,14 @@ async fn boot(
 }
 
 /// The error of the first story that fails.
-pub(crate) fn first_wrong(policy: PolicyKind, seeds: std::ops::Range<u64>) -> Result<(), String> {
+pub(crate) fn first_wrong(
+    policy: PolicyKind,
+    between: Between,
+    seeds: std::ops::Range<u64>,
+) -> Result<(), String> {
     for seed in seeds {
-        story(policy, seed).map_err(|wrong| format!("{policy:?}, story {seed}: {wrong}"))?;
+        story(policy, between, seed)
+            .map_err(|wrong| format!("{policy:?}, {between:?}, story {seed}: {wrong}"))?;
     }
     Ok(())
 }

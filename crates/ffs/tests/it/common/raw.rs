@@ -23,13 +23,18 @@ use vfs::FileKind;
 
 /// Violations found on a disk after a power cut, as sentences.
 pub(crate) fn soft_update_violations(image: &Image) -> Vec<String> {
+    judged(image).0
+}
+
+/// The same, and how many pointers in pointer blocks stand behind the end of their file.
+pub(crate) fn judged(image: &Image) -> (Vec<String>, usize) {
     let mut judge = Judge::read(image);
     let inodes: Vec<u64> = judge.inodes.keys().copied().collect();
     for ino in inodes {
         judge.claim_blocks(ino);
     }
     judge.judge_tree();
-    judge.wrong
+    (judge.wrong, judge.behind_ends)
 }
 
 /// An entry of a directory.
@@ -49,6 +54,8 @@ struct Judge<'a> {
     owners: BTreeMap<u64, u64>,
     /// Blocks of directories, each with its bytes, in their order.
     chunks: BTreeMap<u64, Vec<(u64, usize)>>,
+    /// Pointers in pointer blocks behind the end of their file.
+    behind_ends: usize,
     wrong: Vec<String>,
 }
 
@@ -66,7 +73,9 @@ impl<'a> Judge<'a> {
         let groups = groups.collect();
         let (inodes, owners, chunks) = Default::default();
         let wrong = Vec::new();
-        let mut judge = Self { image, geometry, groups, inodes, owners, chunks, wrong };
+        let behind_ends = 0;
+        let mut judge =
+            Self { image, geometry, groups, inodes, owners, chunks, behind_ends, wrong };
         judge.read_inodes();
         judge
     }
@@ -196,6 +205,8 @@ impl<'a> Judge<'a> {
                 has_last |= lbn + 1 == blocks;
                 if lbn < blocks {
                     self.note_chunks(ino, lbn, below);
+                } else {
+                    self.behind_ends += 1;
                 }
             }
         }

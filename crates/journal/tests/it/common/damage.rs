@@ -1,10 +1,10 @@
 //! A log with bit rot.
 
-use journal::format::{AREA, HEADER_SIZE, LARGEST_BODY, SEGMENT, SMALLEST, UNIT};
-use journal::{Draft, Journal, JournalError};
+use journal::format::{AREA, HEADER_SIZE, LARGEST_BODY, SEGMENT, SLOTS, SMALLEST, State, UNIT};
+use journal::{Draft, Journal, JournalError, at_rest, close, forget, peek};
 use sim::{Image, Prng};
 
-use super::{EPOCH, Placed, World, draft};
+use super::{EPOCH, Placed, VOLUME, World, draft};
 
 /// A log that has wrapped around, and its live entries.
 pub(crate) struct Sample {
@@ -161,6 +161,45 @@ pub(crate) fn lost_head() -> Result<(), String> {
         match World::of(image).read(EPOCH) {
             Err(JournalError::Headless { head: named }) if named == head => {}
             read => return Err(format!("{entries} entries: {:?}", read.map(|_| "no damage"))),
+        }
+    }
+    Ok(())
+}
+
+/// Damages each slot of a log at rest in turn. The log is at rest after a stop, after a repair, or
+/// because it was given up.
+pub(crate) fn damaged_rest() -> Result<(), String> {
+    for way in 0..3 {
+        let world = World::smallest();
+        let journal = world.begin(EPOCH);
+        world.place(&journal, vec![draft(1, 100), draft(2, 3000)], None);
+        let (live, placed) = world.entries(EPOCH);
+        world
+            .run(async {
+                match way {
+                    0 => journal.close(live.head).await.map_err(JournalError::from),
+                    1 => close(&*world.disk, &live).await,
+                    _ => forget(&*world.disk).await,
+                }
+            })
+            .map_err(|error| error.to_string())?;
+        for slot in SLOTS {
+            let mut image = world.disk.contents();
+            image.write(slot, &[0x5a; UNIT as usize]);
+            let again = World::of(image);
+            let newest = again.run(peek(&*again.disk)).map_err(|error| error.to_string())?;
+            let wanted = if way == 2 { State::GivenUp } else { State::AtRest };
+            if newest.map(|slot| slot.state()) != Some(wanted) {
+                return Err(format!("way {way}, damage at {slot}: {newest:?}"));
+            }
+            let rest =
+                again.run(at_rest(&*again.disk, |_| ())).map_err(|error| error.to_string())?;
+            let kept = rest.map(|live| again.walk(&live));
+            if kept != (way != 2).then(|| placed.clone()) {
+                return Err(format!("way {way}, damage at {slot}: {kept:?} is left"));
+            }
+            let next = Journal::begin(again.device(), EPOCH + 1, VOLUME, rest.as_ref());
+            again.run(next).map_err(|error| error.to_string())?;
         }
     }
     Ok(())

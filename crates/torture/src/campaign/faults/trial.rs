@@ -522,7 +522,8 @@ fn repair(design: Design, left: &Images) -> Result<Images, String> {
         left.0.iter().map(|image| Disk::new(&executor, image.clone())).collect();
     let runtime = executor.runtime();
     let devices = disks.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect::<Vec<_>>();
-    let (home, log) = (&devices[0], devices.get(1));
+    let (home, beside) = (&devices[0], devices.get(1));
+    let (ring, log) = if design.has_ring() { (beside, None) } else { (None, beside) };
     let prepared = executor.block_on(async {
         match prepare(home, log, &runtime, LogUse::Replay).await {
             Ok(prepared) => Ok(prepared),
@@ -531,7 +532,7 @@ fn repair(design: Design, left: &Images) -> Result<Images, String> {
     });
     let prepared = prepared.map_err(|error| format!("its log cannot be given up: {error}"))?;
     let options = CheckOptions { repair: true, full: true, log: prepared.state };
-    let report = executor.block_on(check(home, &runtime, &options, &mut |_| ()));
+    let report = executor.block_on(check(home, ring, &runtime, &options, &mut |_| ()));
     report.map_err(|error| format!("it cannot be repaired: {error}"))?;
     is_well(design, disks[0].contents()).map_err(|reason| format!("after a repair {reason}"))?;
     Ok(Images(disks.iter().map(|disk| disk.contents()).collect()))

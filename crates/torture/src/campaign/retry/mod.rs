@@ -57,10 +57,11 @@ impl Expectation {
         }
     }
 
-    /// The server that has to meet the expectation.
+    /// The server that has to meet the expectation. Calls without keys have no intents.
     fn served(self, design: Design) -> Served {
         let survives = self == Self::Original;
-        Served { design: if survives { design.with_ring() } else { design }, survives }
+        let design = if survives { design.with_ring() } else { design.without_ring() };
+        Served { design, survives }
     }
 }
 

@@ -303,10 +303,7 @@ fn cut_again(first: &First, images: &Images, prng: &mut Prng) -> Result<(String,
 /// `log` that may be cut as well. Under `sync` an interrupted repair keeps files that have lost
 /// their name, which is neither the state before nor after.
 fn by_the_way(first: &First, images: &Images, prng: &mut Prng) -> Result<(String, Images), String> {
-    // A check on a user's command drops intents.
-    let ways: &[_] =
-        if first.served.design.has_ring() { &[Way::Close] } else { &[Way::Repair, Way::Close] };
-    let way = ways[prng.index(ways.len())];
+    let way = [Way::Repair, Way::Close][prng.index(2)];
     let place = Place::new(first.served.design, images);
     let went = go(way, &place, &Known::default(), 0)?.ok_or("it needs to be repaired")?;
     let goes_on = !first.served.design.has_log() || !prng.chance(2, 3);

@@ -511,7 +511,8 @@ impl Life<'_> {
                 Err(error) => return Err(format!("repaired, its log is refused: {error}")),
             };
             let options = CheckOptions { repair, full: true, log: prepared.state };
-            let report = self.design.check(volume, &runtime, &options).await;
+            let (check, ring) = (self.design.work().check, disks.intents.as_ref());
+            let report = check(volume, ring, &runtime, &options, &mut |_| ()).await;
             let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
             if gives_up && report.repaired {
                 // Only a rebuilt superblock says whose the log is: a start would be refused, and

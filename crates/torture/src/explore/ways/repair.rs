@@ -4,12 +4,13 @@
 use std::rc::Rc;
 
 use block::BlockDevice;
-use designs::{CheckOptions, LogUse, Work};
+use designs::{CheckOptions, Disks, LogUse, Work};
 use runtime::Runtime;
 
 use super::super::design::Design;
 
-/// Repairs the volume on the first of these devices; the second is its log, if it has one.
+/// Repairs the volume on these devices. The last one is its log, or its ring of intents, if it has
+/// one.
 ///
 /// # Errors
 /// When the repair fails.
@@ -19,9 +20,11 @@ pub async fn repair(
     runtime: &Runtime,
 ) -> Result<(), String> {
     let Work { prepare, check, .. } = *design.work();
-    let prepared = prepare(&devices[0], devices.get(1), runtime, LogUse::Replay).await;
+    let stack = design.stack(devices.to_vec(), runtime).await;
+    let Disks { volume, log, intents } = stack.map_err(|error| format!("the disks: {error}"))?;
+    let prepared = prepare(&volume, log.as_ref(), runtime, LogUse::Replay).await;
     let prepared = prepared.map_err(|error| format!("its log does not come home: {error}"))?;
     let options = CheckOptions { repair: true, log: prepared.state, ..CheckOptions::default() };
-    let done = check(&devices[0], runtime, &options, &mut |_| ()).await;
+    let done = check(&volume, intents.as_ref(), runtime, &options, &mut |_| ()).await;
     done.map(drop).map_err(|error| format!("it cannot be repaired: {error}"))
 }
