@@ -1,8 +1,9 @@
 //! The live part of a log, saved as a log of its own, and a volume that leaves a shared one.
 
+use block::Verb;
 use journal::format::{AREA, Line, SEGMENT, SEGMENT_UNITS, SMALLEST, State, UNIT};
-use journal::{Journal, close_one, peek, save, saved_size};
-use sim::Image;
+use journal::{Journal, JournalError, close_one, peek, save, saved_size};
+use sim::{Choice, Image, Persistence, Prng};
 
 use crate::common::{EPOCH, Placed, World, draft};
 
@@ -44,6 +45,52 @@ fn what_is_saved_of_a_closed_circle_is_found_where_it_was_saved() {
     world.run(save(&*world.disk, &live, 0, &*to)).expect("there is room");
     let (again, entries) = World::of(to.contents()).entries(EPOCH);
     assert_eq!((again.head, again.tail, entries), (live.head, live.tail, found));
+}
+
+/// A saved log has its slot last: wherever the power goes, there is no log yet, or all of it.
+#[test]
+fn a_log_that_is_being_saved_is_whole_or_not_there_after_any_cut() {
+    let world = World::smallest();
+    let journal = world.begin(EPOCH);
+    closed_circle(&world, &journal);
+    let (live, found) = world.again().entries(EPOCH);
+    let to = world.another(Image::zeroed(saved_size(&live)));
+    to.start_trace();
+    world.run(save(&*world.disk, &live, 0, &*to)).expect("there is room");
+    let mut prng = Prng::new(1);
+    let mut is_there = [0; 2];
+    for (_, platter) in to.trace().cuts() {
+        let choices = (0..8).map(|_| Choice::random(&platter, &mut prng)).collect::<Vec<_>>();
+        for choice in choices {
+            let left = World::of(platter.image(&choice)).read(EPOCH).expect("no damage");
+            is_there[usize::from(left.is_some())] += 1;
+            assert!(left.is_none_or(|(_, entries)| entries == found), "a part of the log");
+        }
+    }
+    assert!(is_there.iter().all(|&count| count > 0), "{is_there:?}");
+    let durable = World::of(to.platter().durable_image()).entries(EPOCH);
+    assert_eq!(durable.1, found, "it is durable when the save ends");
+}
+
+#[test]
+fn a_log_that_cannot_be_saved_is_reported_whichever_call_fails() {
+    let world = World::smallest();
+    let journal = world.begin(EPOCH);
+    closed_circle(&world, &journal);
+    let (live, _) = world.again().entries(EPOCH);
+    let save_with = |verb: Verb, nth: u64| {
+        let to = world.another(Image::zeroed(saved_size(&live)));
+        to.fail(verb, nth, Persistence::Once);
+        let saved = world.run(save(&*world.disk, &live, 0, &*to));
+        (saved, to.counters())
+    };
+    let (saved, made) = save_with(Verb::Write, 1_000);
+    assert!(saved.is_ok() && made.flushes == 2, "{made:?}");
+    let writes = (1..=made.writes).map(|nth| (Verb::Write, nth));
+    for (verb, nth) in writes.chain([(Verb::Flush, 1), (Verb::Flush, 2)]) {
+        let (saved, _) = save_with(verb, nth);
+        assert!(matches!(saved, Err(JournalError::Save(_))), "{verb:?} {nth}: {saved:?}");
+    }
 }
 
 #[test]
