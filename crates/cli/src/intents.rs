@@ -11,7 +11,6 @@ use block::BlockDevice;
 use block::file::DiskFile;
 
 use crate::failure::Failure;
-use crate::folder::is_there;
 use crate::log::{self, log_size_for};
 use crate::volume::Volume;
 use crate::words;
@@ -30,7 +29,7 @@ pub(crate) async fn open(
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Option<Rc<dyn BlockDevice>>, Failure> {
     let Some(path) = path_of(volume) else { return Ok(None) };
-    if !is_there(&path)?
+    if log::is_lacking(&path)?
         && let Err(failure) = make(&path, size)
     {
         words::say(format_args!(

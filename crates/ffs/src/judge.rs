@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 use namespace::Namespace;
 use vfs::{
-    Attributes, CallKey, FileSystem, FsError, LoggedReply, Name, ObjectId, Requester,
+    Attributes, CallKey, CallReply, FileSystem, FsError, LoggedReply, Name, ObjectId, Requester,
     SetAttributes, SetTime,
 };
 use vnode::answer;
@@ -39,17 +39,19 @@ pub(crate) struct Judgement {
     pub(crate) has_happened: Vec<bool>,
     /// The answers of the Updates that have, oldest first.
     pub(crate) remembered: Vec<LoggedReply>,
+    /// Truncations that go on, each with the reply of its call.
+    pub(crate) chains: Vec<(Chain, Option<CallReply>)>,
 }
 
-/// Judges all intents, and finishes Updates that have begun. The result is durable, except for
-/// truncations in steps, which continue in the background.
+/// Judges all intents, and finishes Updates that have begun. The result is durable. Truncations in
+/// steps are for the caller to continue, when the verdicts are durable.
 ///
 /// # Errors
 /// [`FsError::Io`] if the disk fails.
 pub(crate) async fn judge(files: &Rc<Files>, left: &[Survivor]) -> Result<Judgement, FsError> {
     let judge = Judge { files, namespace: Namespace::new(files.clone()) };
     let mut has_happened = Vec::with_capacity(left.len());
-    let mut remembered: HashMap<Rc<CallKey>, (LoggedReply, Option<Chain>)> = HashMap::new();
+    let mut remembered: HashMap<Rc<CallKey>, (LoggedReply, &Survivor)> = HashMap::new();
     for survivor in left {
         let has = survivor.is_done || judge.has_happened(survivor).await?;
         has_happened.push(has);
@@ -57,27 +59,22 @@ pub(crate) async fn judge(files: &Rc<Files>, left: &[Survivor]) -> Result<Judgem
         if !survivor.is_done {
             judge.touch_directories(survivor, &reply).await;
         }
-        let chain = survivor.intent.inode.zip(survivor.intent.goal).map(|(inode, goal)| Chain {
-            ino: inode.ino,
-            generation: inode.generation,
-            size: Some(goal),
-        });
-        remembered.insert(reply.answered.key.clone(), (reply, chain));
+        remembered.insert(reply.answered.key.clone(), (reply, survivor));
     }
     let mut chains = Vec::new();
-    for chain in remembered.values().filter_map(|(_, chain)| *chain) {
-        if judge.goes_on(&chain).await {
-            chains.push(chain);
+    for (reply, survivor) in remembered.values() {
+        if let Some(chain) = judge.chain_of(survivor).await {
+            let reply = Some(reply.answered.clone());
+            chains.push((chain, reply.filter(|_| !is_planted(Bug::EndlessGoals))));
         }
     }
-    chains.sort_by_key(|chain| chain.ino);
-    chains.dedup_by_key(|chain| chain.ino);
-    files.finish_chains(chains).await?;
+    chains.sort_by_key(|(chain, _)| chain.ino);
+    chains.dedup_by_key(|(chain, _)| chain.ino);
     let mut remembered: Vec<LoggedReply> =
         remembered.into_values().map(|(reply, _)| reply).collect();
     remembered
         .sort_by(|one, other| (one.at, &one.answered.key).cmp(&(other.at, &other.answered.key)));
-    Ok(Judgement { has_happened, remembered })
+    Ok(Judgement { has_happened, remembered, chains })
 }
 
 struct Judge<'a> {
@@ -202,14 +199,15 @@ impl Judge<'_> {
         set.open().await?.into_inner().result
     }
 
-    /// Whether a file is longer than its final size.
-    async fn goes_on(&self, chain: &Chain) -> bool {
-        match self.files.node_of(chain.ino).await {
-            Ok(node) if node.generation == chain.generation => {
-                let size = node.look_at(|dinode| dinode.size.get());
-                chain.size.is_some_and(|goal| size > goal)
-            }
-            _ => false,
-        }
+    /// The truncation of an Update, if that goes on: the file is longer than its final size, and
+    /// has the times of the remembered step. A file that was changed since has other times, and its
+    /// truncation had come to its end.
+    async fn chain_of(&self, survivor: &Survivor) -> Option<Chain> {
+        let (evidence, goal) = survivor.intent.inode.zip(survivor.intent.goal)?;
+        let InodeEvidence { ino, generation, mtime, ctime, .. } = evidence;
+        let now = self.inode(ino).await.ok()??;
+        let is_same = (now.generation, now.mtime, now.ctime) == (generation, mtime, ctime);
+        let is_same = is_same || is_planted(Bug::EndlessGoals) && now.generation == generation;
+        (is_same && now.size > goal).then_some(Chain { ino, generation, size: Some(goal) })
     }
 }

@@ -13,6 +13,8 @@ planted::bugs! {
     BelievedIntents,
     /// Operations that have begun are remembered but not finished.
     UnfinishedIntents,
+    /// A truncation that had come to its end goes on at each start.
+    EndlessGoals,
     /// A repair forgets the intents of a volume.
     RepairedIntents,
     /// Judged intents are not written to the new epoch.

@@ -265,7 +265,7 @@ impl Recovered {
         let options = FilesOptions { dirty_limit, remembered };
         let files = Files::new(engine, runtime.clone(), options);
         files.start_housekeeping(interval);
-        files.finish_chains(chains).await?;
+        files.finish_chains(chains.into_iter().map(|chain| (chain, None)).collect()).await?;
         let reclaims = !read_only && reclaim::start(&files, share);
         if let Some((ring, left)) = intents {
             judge_left(&files, &ring, &left).await?;
@@ -281,7 +281,8 @@ async fn judge_left(files: &Rc<Files>, ring: &Intents, left: &[Survivor]) -> Res
         ring.judged(&judgement.has_happened).await?;
     }
     files.remember(judgement.remembered);
-    Ok(())
+    // Behind the verdicts: a step changes what they were found by.
+    Ok(files.finish_chains(judgement.chains).await?)
 }
 
 /// The counts of every group, from the summary area.

@@ -45,6 +45,18 @@ impl Witness for Beginning<'_> {
     }
 }
 
+/// The witness of a truncation that goes on after a crash: the reply that its call has had is
+/// remembered with its first step, and again with its last, which says that nothing goes on.
+struct Resumed(Option<CallReply>);
+
+impl Witness for Resumed {
+    fn before(&mut self) {}
+
+    fn after(&mut self, depends: Depends) -> Option<(CallReply, Depends)> {
+        Some((self.0.clone()?, depends))
+    }
+}
+
 /// The witness of a later step that records a failure: the reply remembered for the first step says
 /// that all of it happens.
 struct Failing<'a>(&'a mut dyn Witness);
@@ -244,18 +256,22 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Continues interrupted chains in the background. No caller reads or changes the files before
-    /// they are done; their attributes may show a truncation in its middle.
+    /// Continues interrupted chains in the background, each with the reply of its call if that has
+    /// to be remembered anew. No caller reads or changes the files before they are done; their
+    /// attributes may show a truncation in its middle.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`].
-    pub async fn finish_chains(&self, chains: Vec<Chain>) -> Result<(), FsError> {
+    pub async fn finish_chains(
+        &self,
+        chains: Vec<(Chain, Option<CallReply>)>,
+    ) -> Result<(), FsError> {
         let mut found = Vec::new();
-        for chain in chains.into_iter().filter(|_| !is_planted(Bug::ForgottenChains)) {
+        for (chain, reply) in chains.into_iter().filter(|_| !is_planted(Bug::ForgottenChains)) {
             match self.node_of(chain.ino).await {
                 // The end of a file ends its chain.
                 Ok(node) if node.generation != chain.generation => return Err(FsError::Corrupt),
-                Ok(node) => found.push((chain, node)),
+                Ok(node) => found.push((chain, node, reply)),
                 Err(FsError::Stale) => return Err(FsError::Corrupt),
                 Err(_) => {
                     self.note_chain(Some(ChainLink::Begins(chain)));
@@ -263,7 +279,7 @@ impl<E: Engine> Files<E> {
                 }
             }
         }
-        for (chain, node) in found {
+        for (chain, node, reply) in found {
             self.note_chain(Some(ChainLink::Begins(chain)));
             if self.is_read_only() {
                 self.leave_chain(chain, node);
@@ -281,7 +297,8 @@ impl<E: Engine> Files<E> {
             let task = async move {
                 let _held = (alone, places);
                 // Every caller that wants the file gets the error.
-                let _ = this.shorten(&node, size, &AttributeChange::default(), &mut ()).await;
+                let mut witness = Resumed(reply);
+                let _ = this.shorten(&node, size, &AttributeChange::default(), &mut witness).await;
             };
             self.runtime.tasks.spawn(task.boxed_local());
         }

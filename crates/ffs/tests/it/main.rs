@@ -27,6 +27,7 @@ mod full;
 mod given_up;
 mod golden_log;
 
+mod goals;
 mod intents;
 mod label;
 mod log_costs;

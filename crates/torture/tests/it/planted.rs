@@ -26,6 +26,8 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "IgnoredIntentOrder",
     "AnyMark",
     "ForgottenVerdicts",
+    "EndlessGoals",
+    "RepairedIntents",
     "CircularWaits",
     "WholeRounds",
     "KeptCandidates",

@@ -65,12 +65,12 @@ fn number_of(key: &CallKey) -> u64 {
     u64::from_le_bytes(key.as_bytes().try_into().expect("eight bytes"))
 }
 
-fn caller(number: u64) -> Requester {
+pub(crate) fn caller(number: u64) -> Requester {
     let key = CallKey::new(&number.to_le_bytes()).expect("eight bytes");
     Requester { who: Credentials::root(), call: Some(Rc::new(key)) }
 }
 
-async fn open_with_ring(
+pub(crate) async fn open_with_ring(
     policy: PolicyKind,
     runtime: Runtime,
     disks: &Pair<Rc<Disk>>,
