@@ -43,6 +43,8 @@ pub(crate) struct Cache {
     pub(crate) is_draining: Cell<bool>,
     /// The device below had no room at the last attempt.
     pub(crate) is_refused: Cell<bool>,
+    /// Every buffer keeps what is lost.
+    pub(crate) is_stuck: Cell<bool>,
     /// Calls hold it shared; who changes the state holds it alone.
     pub(crate) gate: Lock,
     /// Large writes that have passed by, and how many of them a flush has covered.
@@ -91,6 +93,7 @@ impl Cache {
             is_working: Cell::new(false),
             is_draining: Cell::new(false),
             is_refused: Cell::new(false),
+            is_stuck: Cell::new(false),
             gate: Lock::default(),
             // Nobody knows what passed by before the start.
             passed: Cell::new([1, 0]),
@@ -142,7 +145,7 @@ impl Cache {
                 self.counts.borrow_mut().allocations += count as u64;
                 return Ok(taken);
             }
-            if self.is_refused.get() {
+            if self.is_refused.get() || self.is_stuck.get() {
                 return Err(IoError::new(Verb::Write, at, BLOCK, ErrorKind::StorageFull));
             }
             self.wake.notify();
@@ -210,6 +213,11 @@ impl Cache {
     /// Makes durable what was written before, here and below.
     pub(crate) async fn flush(&self) -> Result<(), IoError> {
         self.check(Verb::Flush)?;
+        self.flush_all().await
+    }
+
+    /// The same for a cache that is being closed.
+    pub(crate) async fn flush_all(&self) -> Result<(), IoError> {
         let covered = self.directory.borrow_mut().begin_flush();
         let [count, flushed] = self.passed.get();
         let below = async {

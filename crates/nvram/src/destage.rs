@@ -5,7 +5,9 @@
 //!
 //! Commit point of a destage: the flush below. Only after it a block is clean.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -27,6 +29,20 @@ const RUN: u64 = 1 << 20;
 /// Time between attempts while the device below has no room.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Bytes that go below with one write.
+struct Run {
+    range: Range<u64>,
+    pieces: Vec<Bytes>,
+    /// The blocks whose they are, by their numbers in a round.
+    blocks: Vec<usize>,
+}
+
+impl Run {
+    fn length(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
 /// Starts the keeper of a cache: it ends when that is closed or dropped.
 pub(crate) fn start(cache: &Rc<Cache>) {
     let (weak, wake) = (Rc::downgrade(cache), cache.wake.clone());
@@ -35,6 +51,7 @@ pub(crate) fn start(cache: &Rc<Cache>) {
             let woken = wake.wait();
             let Some(cache) = Weak::upgrade(&weak) else { return };
             if cache.is_closed.get() {
+                cache.moved.notify();
                 return;
             }
             cache.is_working.set(true);
@@ -70,8 +87,8 @@ impl Cache {
             }
             if !has_moved {
                 // Nothing that is lost makes room for anything.
-                let is_stuck = is_low && self.directory.borrow().is_stuck();
-                self.is_refused.set(self.is_refused.get() || is_stuck);
+                self.is_stuck.set(is_low && self.directory.borrow().is_stuck());
+                self.moved.notify();
                 return;
             }
             self.moved.notify();
@@ -79,7 +96,7 @@ impl Cache {
     }
 
     /// Makes buffers free whose entries are not needed: writes their void marks, durably.
-    async fn void_some(&self) -> bool {
+    pub(crate) async fn void_some(&self) -> bool {
         let most = (self.directory.borrow().buffers() / 8).max(1) as usize;
         let mut chosen = self.directory.borrow_mut().begin_voiding(most);
         if chosen.is_empty() {
@@ -110,6 +127,14 @@ impl Cache {
         let mut sectors: Vec<u64> = buffers.iter().map(|buffer| buffer / MARKS).collect();
         sectors.sort_unstable();
         sectors.dedup();
+        self.write_mark_sectors(&sectors).await
+    }
+
+    /// Writes sectors of the void map, both copies of each, durably.
+    pub(crate) async fn write_mark_sectors(&self, sectors: &[u64]) -> Result<(), IoError> {
+        if sectors.is_empty() {
+            return Ok(());
+        }
         let write = |(sector, copy): (u64, usize)| {
             let directory = self.directory.borrow();
             let of = sector * MARKS..(sector + 1) * MARKS;
@@ -138,29 +163,34 @@ impl Cache {
         }
         going.sort_unstable_by_key(|(_, entry)| entry.place);
         let done = self.send(&going).await;
-        for (buffer, entry) in &going {
+        let is_below =
+            |number: usize| done.as_ref().is_ok_and(|refused| !refused.contains(&number));
+        for (number, (buffer, entry)) in going.iter().enumerate() {
             let mut directory = self.directory.borrow_mut();
             directory.release(*buffer);
-            directory.destaged(*buffer, entry.sequence, done.is_ok());
+            directory.destaged(*buffer, entry.sequence, is_below(number));
         }
-        self.is_refused.set(done.as_ref().is_err_and(IoError::is_full));
         match done {
-            Ok(()) => self.counts.borrow_mut().write_backs += going.len() as u64,
-            Err(error) if error.is_full() => {
-                self.moved.notify(); // who waits for room hears of it
-                self.runtime.clock.sleep(AGAIN).await;
+            Ok(refused) => {
+                let written = going.len() - refused.len();
+                self.counts.borrow_mut().write_backs += written as u64;
+                self.is_refused.set(written == 0);
+                if written == 0 {
+                    self.moved.notify(); // who waits for room hears of it
+                    self.runtime.clock.sleep(AGAIN).await;
+                }
             }
             Err(error) => self.fail(&error),
         }
         true
     }
 
-    /// Writes blocks below, and flushes.
-    async fn send(&self, going: &[(Buffer, Entry)]) -> Result<(), IoError> {
+    /// Writes blocks below, and flushes. Gives those for which there is no room, by their numbers.
+    async fn send(&self, going: &[(Buffer, Entry)]) -> Result<BTreeSet<usize>, IoError> {
         let read = going.iter().map(|(buffer, entry)| self.read_entry(*buffer, entry));
         let blocks = join_all(read).await.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let mut writes: Vec<(u64, Vec<Bytes>, u64)> = Vec::new();
-        for ((buffer, entry), block) in going.iter().zip(blocks) {
+        let mut writes: Vec<Run> = Vec::new();
+        for (number, ((buffer, entry), block)) in going.iter().zip(blocks).enumerate() {
             let Some(block) = block else {
                 self.directory.borrow_mut().lose(*buffer, entry.sequence);
                 continue;
@@ -170,20 +200,30 @@ impl Cache {
                 let start = (run.start - entry.place * BLOCK) as usize;
                 let piece = block.slice(start..start + (run.end - run.start) as usize);
                 match writes.last_mut() {
-                    Some((at, pieces, length)) if *at + *length == run.start && *length < RUN => {
-                        pieces.push(piece);
-                        *length += run.end - run.start;
+                    Some(last) if last.range.end == run.start && last.length() < RUN => {
+                        last.pieces.push(piece);
+                        last.range.end = run.end;
+                        last.blocks.push(number);
                     }
-                    _ => writes.push((run.start, vec![piece], run.end - run.start)),
+                    _ => writes.push(Run { range: run, pieces: vec![piece], blocks: vec![number] }),
                 }
             }
         }
-        let write = |(at, pieces, _)| self.below.write(at, pieces, Durability::Plain);
-        join_all(writes.into_iter().map(write)).await.into_iter().collect::<Result<(), _>>()?;
-        if is_planted(Bug::EarlyClean) {
-            return Ok(());
+        let write =
+            |run: &Run| self.below.write(run.range.start, run.pieces.clone(), Durability::Plain);
+        let written = join_all(writes.iter().map(write)).await;
+        let mut refused = BTreeSet::new();
+        for (run, written) in writes.iter().zip(written) {
+            match written {
+                Ok(()) => {}
+                Err(error) if error.is_full() => refused.extend(run.blocks.iter().copied()),
+                Err(error) => return Err(error),
+            }
         }
-        self.below.flush().await
+        if refused.len() < going.len() && !is_planted(Bug::EarlyClean) {
+            self.below.flush().await?;
+        }
+        Ok(refused)
     }
 
     /// Brings everything below. No write comes meanwhile.
@@ -192,6 +232,7 @@ impl Cache {
     /// The failure, or that there is no room below: then everything stays.
     pub(crate) async fn drain(&self) -> Result<(), IoError> {
         self.is_draining.set(true);
+        self.is_refused.set(false); // it is tried again
         let drained = loop {
             let moved = self.moved.wait();
             if let Err(error) = self.check(Verb::Write) {

@@ -331,6 +331,12 @@ impl Directory {
         }
     }
 
+    /// Whether a destage of any of these blocks is under way.
+    pub(crate) fn is_destaging(&self, places: std::ops::Range<u64>) -> bool {
+        let mut current = self.current.range(places);
+        current.any(|(_, &buffer)| self.slots[buffer as usize].state == State::Destaging)
+    }
+
     pub(crate) fn hold(&mut self, buffer: Buffer) {
         self.slots[buffer as usize].readers += 1;
     }

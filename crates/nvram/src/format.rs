@@ -99,6 +99,8 @@ pub struct Label {
     pub volume_size: u64,
     /// Entries before this sequence are void.
     pub first_sequence: u64,
+    /// Every entry up to this sequence was durable, or void, when the label was written.
+    pub durable: u64,
     /// Writes pass by, and nothing is held.
     pub is_down: bool,
 }
@@ -115,6 +117,7 @@ struct RawLabel {
     buffers: U64,
     volume_size: U64,
     first_sequence: U64,
+    durable: U64,
     is_down: u8,
     reserved: [u8; 7],
 }
@@ -149,6 +152,7 @@ impl Label {
             buffers: self.buffers.into(),
             volume_size: self.volume_size.into(),
             first_sequence: self.first_sequence.into(),
+            durable: self.durable.into(),
             is_down: self.is_down.into(),
             reserved: [0; 7],
         };
@@ -185,6 +189,7 @@ impl Label {
             buffers: raw.buffers.get(),
             volume_size: raw.volume_size.get(),
             first_sequence: raw.first_sequence.get(),
+            durable: raw.durable.get(),
             is_down: raw.is_down != 0,
         };
         let is_possible = (LEAST_BUFFERS..=u64::MAX / SLOT / 2).contains(&label.buffers);
@@ -327,6 +332,7 @@ mod tests {
             buffers: 4915,
             volume_size: 1 << 30,
             first_sequence: 17,
+            durable: 16,
             is_down: true,
         };
         let header = Header {

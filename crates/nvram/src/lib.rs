@@ -63,6 +63,7 @@ impl Drop for Nvram {
     fn drop(&mut self) {
         self.cache.is_closed.set(true);
         self.cache.wake.notify();
+        self.cache.moved.notify();
     }
 }
 
@@ -109,10 +110,11 @@ impl Nvram {
             if !is_planted(Bug::HastyDown) {
                 cache.drain().await?;
                 // What has passed by, too.
-                cache.below.flush().await?;
+                cache.below.flush().await.inspect_err(|error| cache.fail(error))?;
             }
             let first_sequence = cache.directory.borrow().next_sequence();
-            let label = Label { first_sequence, is_down, ..cache.label.get() };
+            let durable = first_sequence - 1;
+            let label = Label { first_sequence, durable, is_down, ..cache.label.get() };
             cache.write_label(label).await.inspect_err(|error| cache.fail(error))?;
             if !is_planted(Bug::HastyDown) {
                 cache.directory.borrow_mut().clear();
@@ -131,7 +133,7 @@ impl Nvram {
             let _alone = cache.gate.exclusive().await;
             cache.check(Verb::Write)?;
             // What has passed by is durable before anything may hide it.
-            cache.below.flush().await?;
+            cache.below.flush().await.inspect_err(|error| cache.fail(error))?;
             cache.write_label(Label { is_down: false, ..cache.label.get() }).await
         })
         .await
@@ -180,6 +182,7 @@ impl BlockDevice for Nvram {
 
     fn flush(&self) -> Io<()> {
         self.run(Verb::Flush, async move |cache| {
+            cache.check(Verb::Flush)?;
             let is_down = cache.label.get().is_down;
             if is_down { cache.below.flush().await } else { cache.flush().await }
         })
@@ -210,6 +213,11 @@ impl BlockDevice for Nvram {
                 moved.await;
             }
             if is_first {
+                // A later rot of these entries must not look like a tear.
+                if cache.failure.borrow().is_none() && cache.flush_all().await.is_ok() {
+                    let durable = cache.directory.borrow().durable();
+                    let _ = cache.write_label(Label { durable, ..cache.label.get() }).await;
+                }
                 cache.memory.close().await?;
                 cache.below.close().await?;
             }

@@ -8,9 +8,9 @@ use runtime::Runtime;
 use crate::Nvram;
 use crate::cache::Cache;
 use crate::destage;
-use crate::format::{BadLabel, Id, LABEL, Label, Layout, SLOT};
+use crate::format::{BadLabel, Id, LABEL, Label, Layout, SECTOR, SLOT};
 use crate::planted::{Bug, is_planted};
-use crate::recovery::{Recovered, recover};
+use crate::recovery::{Recovered, State, recover};
 
 /// Why there is no NVRAM.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +32,9 @@ pub enum OpenError {
         /// Bytes of this one.
         found: u64,
     },
+    /// Its sectors are larger than those of a buffer's header.
+    #[error("it has sectors of {0} bytes, and an NVRAM takes sectors of 512")]
+    Sectors(u32),
     /// A device failed.
     #[error(transparent)]
     Device(#[from] IoError),
@@ -41,6 +44,14 @@ pub enum OpenError {
 fn least() -> u64 {
     let size = (1..).map(|count| count * SLOT).find(|&size| Layout::of(size).is_some());
     size.expect("some size is enough")
+}
+
+fn layout_of(memory: &dyn BlockDevice) -> Result<Layout, OpenError> {
+    let block::Geometry { size, logical_sector_size, .. } = memory.geometry();
+    if u64::from(logical_sector_size) > SECTOR {
+        return Err(OpenError::Sectors(logical_sector_size));
+    }
+    Layout::of(size).ok_or(OpenError::TooSmall(size))
 }
 
 /// Makes a device the NVRAM of a volume, whatever it held.
@@ -53,7 +64,7 @@ pub async fn make(
     volume_size: u64,
 ) -> Result<Label, OpenError> {
     let size = memory.geometry().size;
-    let layout = Layout::of(size).ok_or(OpenError::TooSmall(size))?;
+    let layout = layout_of(&**memory)?;
     let label = Label {
         id,
         generation: 1,
@@ -61,6 +72,7 @@ pub async fn make(
         buffers: layout.buffers,
         volume_size,
         first_sequence: 1,
+        durable: 0,
         is_down: false,
     };
     // An earlier life under the same number must not come back.
@@ -83,8 +95,7 @@ pub async fn make(
 /// # Errors
 /// Why neither of them can be read.
 pub async fn look(memory: &Rc<dyn BlockDevice>) -> Result<Label, OpenError> {
-    let size = memory.geometry().size;
-    let layout = Layout::of(size).ok_or(OpenError::TooSmall(size))?;
+    let layout = layout_of(&**memory)?;
     let mut found: Result<Label, OpenError> = Err(OpenError::Label(BadLabel::Missing));
     for at in layout.labels() {
         let label = match memory.read(at, Memory::unfilled(LABEL as usize)).await {
@@ -125,11 +136,18 @@ pub async fn open(
         return Err(OpenError::OtherSize { made: label.volume_size, found });
     }
     let layout = Layout { size: memory.geometry().size, buffers: label.buffers };
-    let (directory, recovered) = recover(&memory, &layout, &label).await?;
+    let State { directory, recovered, torn_marks } = recover(&memory, &layout, &label).await?;
     let cache = Rc::new(Cache::new(below, memory, runtime, label, directory));
-    // Entries of a killed process may be in a cache of the host alone: the flush of the label makes
-    // durable what was believed, before anything rests on it.
-    cache.write_label(Label { generation: label.generation + 1, ..label }).await?;
+    // Entries of a killed process may be in a cache of the host alone: they are durable before
+    // anything rests on them. A mark that stands once would not survive a rotten sector, and torn
+    // entries would keep later rot from being told from a tear.
+    cache.memory.flush().await?;
+    cache.write_mark_sectors(&torn_marks).await?;
+    if recovered.torn > 0 {
+        cache.void_some().await;
+    }
+    let durable = cache.directory.borrow().durable();
+    cache.write_label(Label { generation: label.generation + 1, durable, ..label }).await?;
     destage::start(&cache);
     Ok((Nvram::new(cache), recovered))
 }

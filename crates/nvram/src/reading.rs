@@ -58,44 +58,71 @@ impl Cache {
         buffer: Memory,
         is_medium: bool,
     ) -> Result<Memory, IoError> {
-        let range = offset..offset + buffer.len() as u64;
-        self.below.geometry().check(Verb::Read, offset, buffer.len() as u64)?;
-        let reading = self.reading(&range);
+        let length = buffer.len() as u64;
+        self.below.geometry().check(Verb::Read, offset, length)?;
+        let range = offset..offset + length;
+        let mut buffer = Some(buffer);
+        loop {
+            let room = buffer.take().unwrap_or_else(|| Memory::unfilled(length as usize));
+            if let Some(read) = self.try_read(&range, room, is_medium).await? {
+                return Ok(read);
+            }
+        }
+    }
+
+    /// Reads once. None if an entry that has rotted is not current any more: a newer one is.
+    async fn try_read(
+        &self,
+        range: &Range<u64>,
+        buffer: Memory,
+        is_medium: bool,
+    ) -> Result<Option<Memory>, IoError> {
+        let reading = self.reading(range);
         if reading.entries.is_empty() {
-            return self.read_below(offset, buffer, is_medium).await;
+            return self.read_below(range.start, buffer, is_medium).await.map(Some);
         }
         let lost = reading
             .entries
             .iter()
-            .find(|(_, entry, _)| entry.lost & sectors(entry.place, &range) != 0);
+            .find(|(_, entry, _)| entry.lost & sectors(entry.place, range) != 0);
         if let Some((_, entry, _)) = lost {
             return Err(lost_error(entry.place));
         }
-        let read = reading.entries.iter().map(|(at, entry, _)| self.read_entry(*at, entry));
+        let read = reading.entries.iter().map(|(at, entry, state)| async move {
+            if entry.mask & sectors(entry.place, range) == 0 {
+                return Ok(None);
+            }
+            match self.read_entry(*at, entry).await {
+                // The device below has it.
+                Err(_) if matches!(state, State::Clean | State::Lost) => Ok(None),
+                read => read,
+            }
+        });
         let blocks = join_all(read).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         for ((at, entry, state), block) in reading.entries.iter().zip(&blocks) {
-            if block.is_some() {
+            let is_wanted = entry.mask & sectors(entry.place, range) != 0;
+            if block.is_some() || !is_wanted || matches!(state, State::Clean | State::Lost) {
                 continue;
             }
-            match state {
-                // The device below has it.
-                State::Clean => self.directory.borrow_mut().drop_block(entry.place),
-                _ => {
-                    self.directory.borrow_mut().lose(*at, entry.sequence);
-                    return Err(lost_error(entry.place));
-                }
+            let now = self.directory.borrow().current(entry.place);
+            if now.is_none_or(|(buffer, it, now)| {
+                (buffer, it.sequence, now) != (*at, entry.sequence, *state)
+            }) {
+                return Ok(None);
             }
+            self.directory.borrow_mut().lose(*at, entry.sequence);
+            return Err(lost_error(entry.place));
         }
-        let mut buffer = self.read_gaps(&reading, &blocks, &range, buffer, is_medium).await?;
+        let mut buffer = self.read_gaps(&reading, &blocks, range, buffer, is_medium).await?;
         for ((_, entry, _), block) in reading.entries.iter().zip(&blocks) {
             let Some(block) = block else { continue };
-            for run in runs(entry.place, entry.mask & sectors(entry.place, &range)) {
+            for run in runs(entry.place, entry.mask & sectors(entry.place, range)) {
                 let from = (run.start % BLOCK) as usize..((run.end - 1) % BLOCK + 1) as usize;
-                let to = (run.start - offset) as usize..(run.end - offset) as usize;
+                let to = (run.start - range.start) as usize..(run.end - range.start) as usize;
                 buffer[to].copy_from_slice(&block[from]);
             }
         }
-        Ok(buffer)
+        Ok(Some(buffer))
     }
 
     /// The entries of these bytes, held.
@@ -170,6 +197,7 @@ impl Cache {
         length: u64,
         is_right: IsRight,
     ) -> Result<Option<Memory>, IoError> {
+        self.below.geometry().check(Verb::Read, offset, length)?;
         let _open = self.gate.shared().await;
         let _held = self.hold(places(offset, length)).await;
         if let Ok(read) = self.read_open(offset, Memory::unfilled(length as usize), true).await

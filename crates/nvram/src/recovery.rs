@@ -36,6 +36,14 @@ pub struct Recovered {
     pub rotten: u64,
 }
 
+/// The state of an NVRAM after recovery.
+pub(crate) struct State {
+    pub(crate) directory: Directory,
+    pub(crate) recovered: Recovered,
+    /// Sectors of the void map whose copies differ.
+    pub(crate) torn_marks: Vec<u64>,
+}
+
 /// What a buffer holds.
 enum Content {
     Nothing,
@@ -51,20 +59,23 @@ pub(crate) async fn recover(
     memory: &Rc<dyn BlockDevice>,
     layout: &Layout,
     label: &Label,
-) -> Result<(Directory, Recovered), IoError> {
-    let (mut void, mut durable) = read_map(memory, layout, &label.id).await?;
-    let mut contents: Vec<Content> = Vec::with_capacity(layout.buffers as usize);
+) -> Result<State, IoError> {
+    let Marks { mut void, mut durable, torn: torn_marks } =
+        read_map(memory, layout, &label.id).await;
+    durable = durable.max(label.durable);
+    let mut contents = Vec::with_capacity(layout.buffers as usize);
     let mut last = label.first_sequence.saturating_sub(1).max(durable);
     for first in (0..layout.buffers).step_by(AT_ONCE as usize) {
         let count = AT_ONCE.min(layout.buffers - first);
         let bytes = read_slots(memory, layout, first, count).await?;
         for slot in bytes.chunks_exact(SLOT as usize) {
             let (content, headers) = judge(slot, &label.id);
-            for header in headers.into_iter().flatten() {
+            for header in headers.iter().flatten() {
                 durable = durable.max(header.durable);
                 last = last.max(header.sequence);
             }
-            contents.push(content);
+            let newest = headers.into_iter().flatten().max_by_key(|header| header.sequence);
+            contents.push((content, newest));
         }
     }
     if is_planted(Bug::OldSequences) {
@@ -77,7 +88,7 @@ pub(crate) async fn recover(
     let mut recovered = Recovered::default();
     let mut found: Vec<(Buffer, Entry)> = Vec::new();
     let mut torn: Vec<(Buffer, Header)> = Vec::new();
-    for (buffer, content) in (0..).zip(contents) {
+    for (buffer, (content, newest)) in (0..).zip(contents) {
         let is_void = |sequence: u64| sequence <= void[buffer as usize];
         match content {
             Content::Whole(entry) if !is_void(entry.sequence) => found.push((buffer, entry)),
@@ -89,7 +100,9 @@ pub(crate) async fn recover(
                     torn.push((buffer, header));
                 }
             }
-            _ => {}
+            // A void entry that a torn write has begun to write over.
+            _ => torn
+                .extend(newest.filter(|it| !is_void(it.sequence)).map(|header| (buffer, header))),
         }
     }
     if is_planted(Bug::FirstFound) {
@@ -109,7 +122,7 @@ pub(crate) async fn recover(
     for (buffer, header) in torn {
         directory.recover_torn(buffer, header.place, header.sequence);
     }
-    Ok((directory, recovered))
+    Ok(State { directory, recovered, torn_marks })
 }
 
 fn lost_entry(header: &Header) -> Entry {
@@ -157,26 +170,32 @@ async fn read_slots(
     Ok(bytes)
 }
 
-/// The void marks of all buffers, of the copies that are whole, and up to which sequence all was
-/// durable.
-async fn read_map(
-    memory: &Rc<dyn BlockDevice>,
-    layout: &Layout,
-    id: &Id,
-) -> Result<(Vec<u64>, u64), IoError> {
-    let mut void = vec![0; layout.buffers as usize];
-    let mut durable = 0;
-    for copy in 0..2 {
-        for sector in 0..layout.map_sectors() {
-            let at = layout.map(sector)[copy];
-            let Ok(bytes) = memory.read(at, Memory::unfilled(SECTOR as usize)).await else {
-                continue;
-            };
-            let Some((marks, known)) = decode_marks(&bytes, id) else { continue };
-            durable = durable.max(known);
-            let of = void.iter_mut().skip((sector * MARKS) as usize);
-            of.zip(marks).for_each(|(void, mark)| *void = (*void).max(mark));
+/// The void map.
+struct Marks {
+    /// The mark of each buffer: the larger one of the copies that are whole.
+    void: Vec<u64>,
+    /// The sequence up to which all was durable.
+    durable: u64,
+    /// Sectors whose copies differ.
+    torn: Vec<u64>,
+}
+
+async fn read_map(memory: &Rc<dyn BlockDevice>, layout: &Layout, id: &Id) -> Marks {
+    let mut marks = Marks { void: vec![0; layout.buffers as usize], durable: 0, torn: Vec::new() };
+    for sector in 0..layout.map_sectors() {
+        let mut copies = Vec::new();
+        for at in layout.map(sector) {
+            let read = memory.read(at, Memory::unfilled(SECTOR as usize)).await;
+            copies.push(read.ok().and_then(|bytes| decode_marks(&bytes, id)));
+        }
+        if copies[0] != copies[1] {
+            marks.torn.push(sector);
+        }
+        for (found, durable) in copies.into_iter().flatten() {
+            marks.durable = marks.durable.max(durable);
+            let of = marks.void.iter_mut().skip((sector * MARKS) as usize);
+            of.zip(found).for_each(|(void, mark)| *void = (*void).max(mark));
         }
     }
-    Ok((void, durable))
+    marks
 }

@@ -47,6 +47,9 @@ impl Cache {
     ) -> Result<(), IoError> {
         let length = length_of(&data);
         self.below.geometry().check(Verb::Write, offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
         let _open = self.gate.shared().await;
         self.check(Verb::Write)?;
         if self.label.get().is_down {
@@ -179,8 +182,9 @@ impl Cache {
         let whole = offset.div_ceil(BLOCK)..(offset + length) / BLOCK;
         if whole.start < whole.end {
             let _held = self.hold(whole.clone()).await;
-            // A destage under way may still write there. The next write of the block does not pass
-            // by, since an entry of it is on the medium, and goes below in a later round.
+            while self.directory.borrow().is_destaging(places(offset, length)) {
+                self.moved.wait().await;
+            }
             whole.for_each(|place| self.directory.borrow_mut().drop_block(place));
             return self.below.discard(offset, length).await;
         }

@@ -1,0 +1,271 @@
+//! Sequences of faults by which a reader has found losses, each with the bytes that must be read.
+
+use std::time::Duration;
+
+use block::{BlockDevice, Buffer, Durability, Verb};
+use nvram::format::{Header, Layout, SLOT, decode_marks, encode_marks, sum};
+use sim::{Effect, Fate, Fault, Honesty, Persistence, Platter};
+
+use crate::world::{ID, MEMORY, Platters, World, made};
+
+fn block(byte: u8, length: usize) -> Vec<bytes::Bytes> {
+    vec![vec![byte; length].into()]
+}
+
+async fn byte(device: &nvram::Nvram, at: u64, length: usize) -> Option<u8> {
+    device.read(at, Buffer::unfilled(length)).await.ok().map(|b| b[0])
+}
+
+fn layout() -> Layout {
+    Layout::of(MEMORY).expect("it is whole")
+}
+
+#[test]
+fn the_other_half_of_a_rotten_half_is_read() {
+    let world = World::new(1, &made());
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        device.write(0, block(1, 2048), Durability::Through).await.expect("it is whole");
+        world.memory.rot(layout().slot(0) + 512 + 100, 3);
+        assert_eq!(byte(&device, 2048, 2048).await, Some(0), "runtime: the other half is below");
+    });
+}
+
+#[test]
+fn the_other_half_of_a_rotten_half_is_read_after_a_start() {
+    let world = World::new(1, &made());
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        device.write(0, block(1, 2048), Durability::Through).await.expect("it is whole");
+        device.write(8192, block(2, 4096), Durability::Through).await.expect("it is whole");
+    });
+    let platters = world.contents();
+    let world = World::new(2, &platters);
+    world.memory.rot(layout().slot(0) + 512 + 100, 3);
+    world.executor.block_on(async {
+        let (device, recovered) = world.open().await;
+        assert_eq!(recovered.rotten, 1);
+        assert_eq!(byte(&device, 2048, 2048).await, Some(0), "the other half is below");
+    });
+}
+
+#[test]
+fn a_torn_header_over_a_void_entry_is_no_rot_later() {
+    // As a cut in the write of entry 20 leaves buffer 0: its front header alone.
+    let mut platters = made();
+    let mut image = World::new(1, &platters).memory.contents();
+    let old = vec![7_u8; 4096];
+    let head = |sequence, durable, place, data: &[u8]| {
+        Header { id: ID, sequence, durable, place, mask: 255, lost: 0, data_sum: sum(data) }
+            .encode()
+    };
+    let new = vec![8_u8; 4096];
+    image.write(layout().slot(0), &head(20, 19, 3, &new));
+    image.write(layout().slot(0) + 512, &old);
+    image.write(layout().slot(0) + 512 + 4096, &head(5, 4, 9, &old));
+    let mut marks = [0; 56];
+    marks[0] = 5;
+    for at in layout().map(0) {
+        let bytes = encode_marks(&ID, 19, &marks);
+        assert!(decode_marks(&bytes, &ID).is_some());
+        image.write(at, &bytes);
+    }
+    platters.memory = Platter::new(image, Honesty::Honest);
+    let world = World::new(2, &platters);
+    let device = world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        assert_eq!(byte(&device, 3 * 4096, 4096).await, Some(0));
+        device
+    });
+    let write = device.write(50 * 4096, block(9, 8192), Durability::Plain);
+    let _ = world.executor.block_on(write);
+    let platter = world.memory.platter();
+    // The second buffer of the write is whole, and of the first only a sector of the data.
+    let slot = layout().slot(0);
+    let mut image = platter.image_with(|_| Fate::Lost);
+    let whole = world.memory.contents();
+    let mut bytes = [0; 512];
+    whole.read(slot + 1024, &mut bytes);
+    image.write(slot + 1024, &bytes);
+    let mut bytes = vec![0; SLOT as usize];
+    whole.read(slot + SLOT, &mut bytes);
+    image.write(slot + SLOT, &bytes);
+    let platters = Platters { below: platters.below, memory: Platter::new(image, Honesty::Honest) };
+    let world = World::new(3, &platters);
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        assert_eq!(byte(&device, 3 * 4096, 4096).await, Some(0), "never acknowledged");
+    });
+}
+
+#[test]
+fn everything_goes_below_when_there_is_room_again() {
+    let world = World::new(1, &made());
+    let device = world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        device.write(0, block(1, 4096), Durability::Through).await.expect("it is whole");
+        world.below.inject(Fault::on(Verb::Write, Effect::NoSpace).forever());
+        assert!(device.settle(false).await.is_err());
+        world.below.heal();
+        device
+    });
+    for _ in 0..5 {
+        world.executor.run_for(Duration::from_secs(60));
+    }
+    world.executor.block_on(device.settle(false)).expect("it is whole");
+}
+
+#[test]
+fn a_clean_entry_that_rots_takes_no_newer_write_with_it() {
+    let world = World::new(1, &made());
+    let device = world.executor.block_on(world.open()).0;
+    world.executor.block_on(async {
+        for place in 0..60 {
+            device
+                .write(place * 4096, block(1, 4096), Durability::Through)
+                .await
+                .expect("it is whole");
+        }
+    });
+    world.executor.run_for(Duration::from_secs(2));
+    let at = 36 * 4096;
+    // Buffers were taken in their order as long as none was freed.
+    for buffer in 30..39 {
+        world.memory.rot(layout().slot(buffer) + 512 + 100, 3);
+    }
+    world.memory.inject(Fault::on(Verb::Read, Effect::Slow(Duration::from_secs(1))));
+    let mut read = device.read(at, Buffer::unfilled(4096));
+    assert!(world.executor.block_on_for(Duration::from_millis(10), &mut read).is_none());
+    world.executor.block_on(async {
+        device.write(at, block(2, 4096), Durability::Through).await.expect("it is whole");
+        let _ = read.await;
+        assert_eq!(byte(&device, at, 4096).await, Some(2), "it was acknowledged");
+    });
+}
+
+#[test]
+fn a_flush_that_failed_below_is_final() {
+    let world = World::new(1, &made());
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        device.write(0, block(1, 131_072), Durability::Plain).await.expect("it passes by");
+        world.below.fail(Verb::Flush, 1, Persistence::Once);
+        assert!(device.settle(false).await.is_err());
+        // The failed flush has stranded the write: no later one may vouch for it.
+        assert!(device.flush().await.is_err());
+    });
+}
+
+#[test]
+fn the_last_entry_that_rots_after_a_stop_is_lost_and_not_torn() {
+    let world = World::new(1, &made());
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        device.write(0, block(1, 4096), Durability::Through).await.expect("it is whole");
+        device.settle(false).await.expect("it is whole");
+        device.write(0, block(2, 4096), Durability::Through).await.expect("it is whole");
+        device.flush().await.expect("it is whole");
+        device.close().await.expect("it is whole");
+    });
+    let platters = world.contents();
+    let world = World::new(2, &platters);
+    let buffer = 0;
+    world.memory.rot(layout().slot(buffer) + 512 + 100, 3);
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        assert_eq!(byte(&device, 0, 4096).await, None, "old bytes are read");
+    });
+}
+
+#[test]
+fn a_clean_block_is_read_below_where_the_memory_fails() {
+    let world = World::new(1, &made());
+    let device = world.executor.block_on(world.open()).0;
+    world.executor.block_on(async {
+        for place in 0..60 {
+            device
+                .write(place * 4096, block(1, 4096), Durability::Through)
+                .await
+                .expect("it is whole");
+        }
+    });
+    world.executor.run_for(Duration::from_secs(2));
+    let all = layout().slot(0)..layout().slot(70);
+    world.memory.inject(Fault::on(Verb::Read, Effect::Eio).within(all).forever());
+    world.executor.block_on(async {
+        let mut bad = Vec::new();
+        for place in 0..60 {
+            if byte(&device, place * 4096, 4096).await != Some(1) {
+                bad.push(place);
+            }
+        }
+        let dirty = device.status().dirty_bytes / 4096;
+        assert!(bad.len() as u64 <= dirty, "dirty {dirty} bad {bad:?}");
+    });
+}
+
+#[test]
+fn one_block_without_room_keeps_no_other_from_going_below() {
+    let world = World::new(1, &made());
+    let device = world.executor.block_on(world.open()).0;
+    world.below.inject(Fault::on(Verb::Write, Effect::NoSpace).within(0..4096).forever());
+    world.executor.block_on(async {
+        let mut refused = 0;
+        for place in (0..240_u64).step_by(2) {
+            let done = device.write(place * 4096, block(1, 4096), Durability::Through).await;
+            refused += u64::from(done.is_err());
+        }
+        assert_eq!(refused, 0, "there is room for all but one");
+    });
+}
+
+#[test]
+fn a_read_beyond_all_ends_is_refused() {
+    let world = World::new(1, &made());
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        let error = device
+            .read(u64::MAX - 511, Buffer::unfilled(1024))
+            .await
+            .map(drop)
+            .expect_err("it is beyond");
+        assert_eq!(error.kind, std::io::ErrorKind::InvalidInput);
+    });
+}
+
+#[test]
+fn a_mark_that_a_cut_left_in_one_copy_is_written_to_both() {
+    // 60 blocks go below; the marks of some land in the first copy alone, the cut comes.
+    let mut platters = made();
+    let mut image = World::new(1, &platters).memory.contents();
+    let old = vec![7_u8; 4096];
+    let head = Header {
+        id: ID,
+        sequence: 5,
+        durable: 4,
+        place: 3,
+        mask: 255,
+        lost: 0,
+        data_sum: sum(&old),
+    }
+    .encode();
+    image.write(layout().slot(0), &head);
+    image.write(layout().slot(0) + 512, &old);
+    image.write(layout().slot(0) + 512 + 4096, &head);
+    let mut marks = [0; 56];
+    marks[0] = 5;
+    image.write(layout().map(0)[0], &encode_marks(&ID, 5, &marks));
+    platters.memory = Platter::new(image, Honesty::Honest);
+    let world = World::new(2, &platters);
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        device.write(0, block(1, 131072), Durability::Through).await.expect("it is whole");
+    });
+    let platters = world.contents();
+    let world = World::new(3, &platters);
+    world.memory.rot(layout().map(0)[0] + 100, 1);
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        assert_eq!(byte(&device, 3 * 4096, 4096).await, Some(1), "one copy of two has rotted");
+    });
+}
