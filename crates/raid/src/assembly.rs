@@ -374,7 +374,7 @@ fn apart(labels: &[Label], one: usize, other: usize) -> Refused {
 ///
 /// A label from after the same opening that also has a member of the story in is exempt: that
 /// member has whatever was acknowledged under it. Its own member was interrupted as it came in.
-fn has_gone_on_without(label: &Label, story: &Label) -> bool {
+pub fn has_gone_on_without(label: &Label, story: &Label) -> bool {
     let in_sync = |label: &Label| -> Vec<Slot> {
         label.slots.iter().filter(|slot| slot.standing == Standing::InSync).copied().collect()
     };

@@ -267,12 +267,15 @@ impl Set {
         progress: impl FnMut(u64, u64, &Scrubbed) + 'static,
     ) -> Result<Scrubbed, ScrubError> {
         let scrubbed = self.run(Verb::Read, async move |set| {
+            let Done { lost_reads, lost_blocks, .. } = set.array.members.counts.done();
             let scrubbed = set.array.scrub(progress).await;
             if let Ok(found) = &scrubbed {
                 let unread: u64 = found.unread.iter().map(|(_, length)| length / BLOCK).sum();
                 set.array.members.counts.note(|done| {
+                    // A loss that was met meanwhile may lie behind the scrub.
                     if found.lost.is_empty() {
-                        (done.lost_reads, done.lost_blocks) = (0, 0);
+                        done.lost_reads = done.lost_reads.saturating_sub(lost_reads);
+                        done.lost_blocks = done.lost_blocks.saturating_sub(lost_blocks);
                     }
                     done.unread = unread;
                 });

@@ -24,6 +24,7 @@ use duramen_settings::RaidSettings;
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::{Either, select};
+use raid::assembly::has_gone_on_without;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
 use raid::{RebuildError, ScrubError, Scrubbed, Set, Status, Work};
@@ -107,6 +108,16 @@ fn whole(path: PathBuf) -> Result<PathBuf, Refused> {
 /// Refuses the request with `409 Conflict` and this reason.
 fn refusal(why: impl ToString) -> Refused {
     Refused::Conflict(why.to_string())
+}
+
+/// A disk was used apart from the set as it is served: a rebuild would overwrite what it alone has.
+fn apart(disk: &Path, slot: usize) -> String {
+    let disk = disk.display();
+    format!(
+        "{disk} was used apart from the other disks, and may have data that they lack: it stays \
+         out. The next start offers the choice between the two. To give up the data of {disk} now, \
+         use 'duramen raid replace VOLUME {slot} {disk} --force'"
+    )
 }
 
 /// A disk that is about to become a member.
@@ -319,9 +330,17 @@ impl Orders {
                 let place = path.clone();
                 let look = move || open_member(&place, &set, &member);
                 let Some(Some((found, disk))) = self.look_at(path, look).await else { continue };
+                self.open.late.borrow_mut().remove(&slot);
+                if has_gone_on_without(&found.label, &self.open.set.label()) {
+                    words::say(format_args!(
+                        "{}: {}",
+                        self.volume.path.display(),
+                        apart(&found.path, slot)
+                    ));
+                    break;
+                }
                 let device = (self.device)(disk.large_past_cache());
                 let path = found.path.clone();
-                self.open.late.borrow_mut().remove(&slot);
                 self.open.members.borrow_mut().push(found);
                 self.open.has_returned(Returned { slot, member, path, device });
                 break;

@@ -16,11 +16,12 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
+use raid::assembly::has_gone_on_without;
 use raid::label::{Id, Label, Standing};
 use server::control::Refused;
 use server::reactor::elsewhere;
 
-use super::{BUSY, Orders, Replacing, refusal};
+use super::{BUSY, Orders, Replacing, apart, refusal};
 use crate::members::{Member, find_member, real};
 
 impl Orders {
@@ -53,6 +54,9 @@ impl Orders {
         }
         let found = found.into_iter().max_by_key(Member::age); // the others are copies
         let found = found.ok_or_else(|| not_found(slot, &places))?;
+        if has_gone_on_without(&found.label, &self.open.set.label()) {
+            return Err(refusal(apart(&found.path, slot)));
+        }
         let device = self.open_returning(slot, &found).await?;
         if let Err(error) = self.open.set.fits(&*device) {
             return Err(refusal(format_args!("{}: {error}", found.path.display())));

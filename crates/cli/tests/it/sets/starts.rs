@@ -114,6 +114,15 @@ fn halves_that_were_served_apart_are_served_together_only_after_a_choice() {
         }
         assert!(told.contains("generations") && told.contains("serve --degraded"), "{told}");
     }
+    // Nor does a server overwrite a half that turns up while it runs.
+    let away = unplug(&place, 0);
+    let serving = Serving::start(&[&place.volume], &["--degraded"]);
+    fs::rename(&away, &place.disks[0]).expect("it is ours");
+    pause(Duration::from_secs(3)); // it has looked thrice
+    assert_eq!(place.state_of(0), "stale");
+    place.raid(&["online", "0"]).failed(1, "was used apart from the other disks");
+    assert!(serving.stop().success());
+    on("serve", &place.volume, &["--listen", "127.0.0.1:0"]).failed(1, "were used apart");
     // The advice of the refusal helps: the first half is kept, which the folder had given up.
     duramen(&["mkfs", "--bare", "--force", other]).good();
     let serving = Serving::start(&[&place.volume], &["--degraded"]);
