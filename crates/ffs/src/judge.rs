@@ -52,8 +52,18 @@ pub(crate) async fn judge(files: &Rc<Files>, left: &[Survivor]) -> Result<Judgem
     let judge = Judge { files, namespace: Namespace::new(files.clone()) };
     let mut has_happened = Vec::with_capacity(left.len());
     let mut remembered: HashMap<Rc<CallKey>, (LoggedReply, &Survivor)> = HashMap::new();
+    // An Update that is finished changes the times of its directories, which may be the evidence of
+    // a later one: so inodes are compared before anything is finished.
+    let mut by_inode = Vec::with_capacity(left.len());
     for survivor in left {
-        let has = survivor.is_done || judge.has_happened(survivor).await?;
+        by_inode.push(judge.fits_its_inode(survivor).await?);
+    }
+    for (survivor, by_inode) in left.iter().zip(by_inode) {
+        let has = match by_inode {
+            _ if survivor.is_done => true,
+            Some(fits) => fits,
+            None => judge.has_happened(survivor).await?,
+        };
         has_happened.push(has);
         let Some(reply) = answer::read(&survivor.intent.answer).filter(|_| has) else { continue };
         if !survivor.is_done {
@@ -83,6 +93,17 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// Whether the inode of an Update is as that has left it; `None` if it has other evidence.
+    async fn fits_its_inode(&self, survivor: &Survivor) -> Result<Option<bool>, FsError> {
+        match (&*survivor.intent.names, survivor.intent.inode) {
+            ([], Some(_)) if is_planted(Bug::BelievedIntents) => Ok(Some(true)),
+            ([], Some(inode)) if !survivor.is_done => {
+                Ok(Some(self.inode(inode.ino).await? == Some(inode)))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Whether an Update has begun; if so, finishes it.
     async fn has_happened(&self, survivor: &Survivor) -> Result<bool, FsError> {
         if is_planted(Bug::BelievedIntents) {
@@ -91,7 +112,6 @@ impl Judge<'_> {
         match (&*survivor.intent.names, survivor.intent.inode) {
             ([name], _) if name.after != 0 => Ok(self.find(name).await? == name.after),
             ([name], _) => Ok(self.find(name).await? != name.before),
-            ([], Some(inode)) => Ok(self.inode(inode.ino).await? == Some(inode)),
             (names, _) => self.has_renamed(names).await,
         }
     }
