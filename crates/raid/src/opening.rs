@@ -345,7 +345,7 @@ async fn open_remains(
     for slot in missing {
         assembly.members[slot] = Some(found.len());
         let label = Label { slot, ..assembly.label.clone() };
-        found.push((devices.len(), Read { label, copy: 0, is_overwritten: false }));
+        found.push((devices.len(), Read { label, copy: 0, is_overwritten: false, is_void: true }));
         devices.push(Rc::new(Void::new(like, data_start)));
     }
     open_chosen(devices, &found, assembly, runtime, options).await
@@ -381,6 +381,13 @@ fn condemns(assembly: &Assembly) -> bool {
         slot.standing == Standing::InSync && found.is_none()
     };
     label.layout.level != Level::Striped && slots.any(lacks)
+}
+
+/// The slots of members that are missing and that the story has in.
+fn gone_of(Assembly { label, members, .. }: &Assembly, found: &[(usize, Read)]) -> Slots {
+    let is_gone = |slot: &usize| members[*slot].is_none_or(|place| found[place].1.is_void);
+    let are_in = (0..members.len()).filter(|&it| label.slots[it].standing == Standing::InSync);
+    are_in.filter(is_gone).collect()
 }
 
 /// The labels of the disks that can be read, each with its index in `devices`.
@@ -420,6 +427,7 @@ async fn open_chosen(
     let witnessed = options.witness.as_ref().map(|witness| witness.generation);
     let latest = found.iter().map(|(_, read)| read.label.generation).chain(witnessed).max();
     let latest = latest.unwrap_or_default();
+    let gone = gone_of(&assembly, found);
     let Assembly { mut label, members, incoming, pardoned, is_against_advice, .. } = assembly;
     // A replacement is resumed if both disks are there. Until then the new one is a source.
     label.replacement = label.incoming().filter(|_| incoming.is_some());
@@ -449,6 +457,7 @@ async fn open_chosen(
     let members = Members::new(in_slots, label, witnessed, clock, limit);
     let members = Rc::new(members);
     members.takes_losses.set(options.accepts_loss);
+    members.gone.set(gone);
     pardoned.into_iter().for_each(|slot| members.returns(slot));
     bystander.into_iter().for_each(|(slot, device)| members.has_bystander(slot, device));
     if !is_planted(Bug::UnaskedStrangers) {
@@ -600,15 +609,17 @@ async fn recover(
 }
 
 /// The records of all logs. Fails if a later one may be hidden, unless a person says that there is
-/// none.
+/// none, or accepts that it is lost.
 async fn read_records(
     members: &Members,
     size: u64,
     options: &OpenOptions,
 ) -> Result<BTreeMap<u64, Found>, OpenError> {
     let logs = read_logs(members, size).await;
-    let is_meant = options.is_meant || options.accepts_loss;
-    if !is_meant && logs.may_hide_the_last(members, size) {
+    if options.accepts_loss {
+        let may_lack = logs.may_lack_the_last(members, size);
+        members.counts.note(|done| done.may_lack_the_last = may_lack);
+    } else if !options.is_meant && logs.may_hide_the_last(members, size) {
         return Err(OpenError::Unread);
     }
     Ok(logs.records)
