@@ -593,12 +593,7 @@ async fn recover(
     needed.iter().for_each(|(sequence, changes)| missed.touch_all(changes, *sequence));
     members.flush().await;
     settle().await?;
-    for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
-        take_sums(sums, changes, *sequence).await;
-    }
-    if !sums.bring_home(false).await.map_err(|_| OpenError::Failed)? {
-        return Err(OpenError::Full);
-    }
+    return_sums(sums, &needed, options).await?;
     missed.are_flushed(last + 1);
     missed.bring_home().await;
     settle().await?;
@@ -651,6 +646,24 @@ fn still_needed(
         (sequence, changes.cloned().collect())
     });
     of_each.collect()
+}
+
+/// Brings the tables up to date with these records. Fails before it writes any if nobody can read
+/// one of them, unless a person says that the set is to start: an empty one would take its place.
+async fn return_sums(
+    sums: &Sums,
+    needed: &[(u64, Vec<Change>)],
+    options: &OpenOptions,
+) -> Result<(), OpenError> {
+    for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
+        take_sums(sums, changes, *sequence).await;
+    }
+    let is_meant = options.is_meant || options.accepts_loss;
+    if sums.has_unread.get() && !is_meant && !is_planted(Bug::ReplacedTables) {
+        return Err(OpenError::Unread);
+    }
+    let had_room = sums.bring_home(false).await.map_err(|_| OpenError::Failed)?;
+    if had_room { Ok(()) } else { Err(OpenError::Full) }
 }
 
 /// Updates the checksums by a record's changes, on members that are out as well.

@@ -109,6 +109,49 @@ fn a_start_that_cannot_read_what_a_set_knows_of_itself_gives_nothing_up() {
     assert!(!crate::with(raid::planted::Bug::HastyReads, all_right));
 }
 
+/// The power fails after a write, and a start cannot read the tables to which the log has changes.
+/// Later a block has rotted whose checksum one of them has. Returns whether the first start is
+/// refused, and the number of wrong blocks then.
+fn after_a_start_without_tables(kind: (Level, usize)) -> (bool, usize) {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, kind).await;
+        let again = vec![written[60 * 4096..][..4096].to_vec().into()];
+        set.write(60 * BLOCK, again, Durability::Through).await.expect("nothing fails");
+        let (start, layout, disks) =
+            (set.label().data_start, set.layout(), copies(&executor, &disks));
+        let tables = start + layout.rows * layout.unit..disks[0].geometry().size - LABELS;
+        for disk in &disks {
+            let maps = raid::label::MAP_BLOCK;
+            let tables = tables.start + maps..tables.end;
+            disk.inject(Fault::on(Verb::Read, Effect::Eio).within(tables).forever());
+        }
+        let known = || OpenOptions { cache: 0, ..OpenOptions::default() };
+        let opened = open(devices(&disks), &executor.runtime(), known()).await;
+        disks.iter().for_each(|disk| disk.heal());
+        let is_refused = opened.as_ref().is_err_and(|error| *error == OpenError::Unread);
+        if let Ok(set) = opened {
+            set.close().await.expect("nothing fails");
+        }
+        let disks = copies(&executor, &disks);
+        flip(&disks[0], start + 4 * BLOCK + 77).await;
+        let set = open(devices(&disks), &executor.runtime(), known()).await;
+        (is_refused, count(&set.expect("all can be read"), &written).await[1])
+    })
+}
+
+#[test]
+fn a_start_does_not_replace_tables_that_it_cannot_read() {
+    let kinds = [(Level::Parity, 3), (Level::Parity, 4), (Level::Mirrored, 2)];
+    assert_eq!(kinds.map(after_a_start_without_tables), [(true, 0); 3]);
+    #[cfg(feature = "planted-bugs")]
+    {
+        let planted = || kinds.map(after_a_start_without_tables);
+        let with_it = crate::with(raid::planted::Bug::ReplacedTables, planted);
+        assert!(with_it.iter().any(|(_, wrong)| *wrong > 0), "{with_it:?}");
+    }
+}
+
 /// One member is out, a block of another has rotted, and the only table with its checksum is
 /// unreadable for a moment. Returns the numbers of right, wrong and unreadable blocks then, and
 /// after the next start.
