@@ -14,6 +14,8 @@ pub struct Read {
     /// Whether the other copy's place holds foreign bytes. No cut leaves that, so other parts of
     /// the disk may have been overwritten as well.
     pub is_overwritten: bool,
+    /// Whether there is no such disk, and a void stands in for it.
+    pub(crate) is_void: bool,
 }
 
 /// Why a disk has no label.
@@ -47,7 +49,7 @@ pub(crate) async fn read_labels(device: &dyn BlockDevice) -> Result<Read, NoLabe
     }
     let copies: [Result<Label, BadLabel>; 2] = copies.try_into().expect("there are two");
     match (Label::of_copies(copies), failure) {
-        (Ok((label, copy)), _) => Ok(Read { label, copy, is_overwritten }),
+        (Ok((label, copy)), _) => Ok(Read { label, copy, is_overwritten, is_void: false }),
         (Err(_), Some(error)) => Err(NoLabel::Unread(error)),
         (Err(bad), None) => Err(NoLabel::Bad(bad)),
     }

@@ -8,17 +8,14 @@ use std::ops::RangeInclusive;
 
 use block::Buffer;
 use bytes::Bytes;
-use futures::future::join_all;
 
 use crate::label::Label;
 use crate::layout::Level;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
-use crate::prelog::LOG_START;
-use crate::record::{BLOCK, Record, choose_record, decode, size_at};
+use crate::prelog::{LOG_START, RECORD_COPIES, keepers, most_of_record};
+use crate::record::{BLOCK, Record, choose_record, decode, sequence_at, size_at};
 
-/// Members that have a record of a set with parity. On a mirror, all have it.
-const RECORD_COPIES: usize = 2;
 /// Bytes of a log that are read in one request.
 const AT_ONCE: u64 = 1 << 20;
 
@@ -39,62 +36,80 @@ pub(crate) struct Found {
 pub(crate) struct Logs {
     /// The records that any member has, by sequence number.
     pub(crate) records: BTreeMap<u64, Found>,
-    /// Unreadable blocks: their offset in the ring, and the slots that could not read them.
+    /// Places of the ring of which it is unknown whether a later record begins there: their offset,
+    /// and the slots that could not read the block there, or all of the record that begins there.
     unread: BTreeMap<u64, Vec<usize>>,
+}
+
+/// What a member's log gives.
+#[derive(Default)]
+struct OfMember {
+    /// The records that may be needed.
+    found: Vec<Found>,
+    /// Offsets of blocks that cannot be read, which count as empty.
+    unread: Vec<u64>,
+    /// Records that begin in a readable block and have an unreadable one: their offset and number.
+    unread_in_part: Vec<(u64, u64)>,
 }
 
 impl Logs {
     /// Whether a record later than all these may be hidden in unreadable blocks, on as many members
     /// as have a record. Earlier records show by their absence.
     pub(crate) fn may_hide_the_last(&self, members: &Members, size: u64) -> bool {
-        self.first_hidden(members, size).is_some() && !is_planted(Bug::HastyReads)
+        self.is_one_hidden(members, size) && !is_planted(Bug::HastyReads)
     }
 
-    /// The block in which a hidden record may begin.
-    fn first_hidden(&self, members: &Members, size: u64) -> Option<u64> {
-        let (_, latest) = self.records.last_key_value()?;
-        let end = latest.start + latest.bytes.len() as u64;
-        // A record that does not fit before the end of the ring is at its start.
-        let places = [end, 0].into_iter().take(if size - end < AT_ONCE { 2 } else { 1 });
+    fn is_one_hidden(&self, members: &Members, size: u64) -> bool {
         let Label { layout, .. } = members.label();
         let copies = if layout.level == Level::Mirrored { layout.members } else { RECORD_COPIES };
         let missing = layout.members - members.slots().iter().count();
-        let mut hidden = places.filter(|at| {
-            let unread = self.unread.get(at).map_or(0, Vec::len);
+        self.places_of_next(size).any(|at| {
+            let unread = self.unread.get(&at).map_or(0, Vec::len);
             unread > 0 && unread + missing >= copies
-        });
-        hidden.next()
+        })
+    }
+
+    /// The places where a record later than all these may begin.
+    fn places_of_next(&self, size: u64) -> impl Iterator<Item = u64> {
+        let latest = self.records.last_key_value();
+        let end = latest.map_or(0, |(_, latest)| latest.start + latest.bytes.len() as u64);
+        // A record that does not fit before the end of the ring is at its start.
+        [end, 0].into_iter().take(if size - end < most_of_record(size) { 2 } else { 1 })
+    }
+
+    /// Whether only missing members, or unreadable blocks, may have the record after all these.
+    pub(crate) fn may_lack_the_last(&self, members: &Members, size: u64) -> bool {
+        let next = self.records.last_key_value().map_or(1, |(last, _)| last + 1);
+        let gone = members.gone.get();
+        let keepers = keepers(members.label().layout.level, members.slots().with(gone), next);
+        let nobody = Vec::new();
+        let has_none = |at: &u64, slot: &usize| {
+            gone.has(*slot) || self.unread.get(at).unwrap_or(&nobody).contains(slot)
+        };
+        self.may_hide_the_last(members, size)
+            || self.places_of_next(size).any(|at| keepers.iter().all(|slot| has_none(&at, &slot)))
     }
 }
 
 /// Reads the records that any member has. A member whose log cannot be read at all is called out.
 /// If the last record may be in blocks that are unreadable at the moment, reading is retried.
 pub(crate) async fn read_logs(members: &Members, size: u64) -> Logs {
-    let logs = read_all(members, size).await;
-    let Some(at) = logs.first_hidden(members, size) else { return logs };
-    let look = async || {
-        let slots = members.slots();
-        let room = || Buffer::unfilled(BLOCK as usize);
-        let read = slots.iter().map(|slot| members.read(slot, LOG_START + at, room()));
-        join_all(read).await.iter().all(Option::is_some)
-    };
-    if members.retry(look, |are_read| *are_read).await {
-        read_all(members, size).await
-    } else {
-        logs
-    }
+    let read = async || read_all(members, size).await;
+    members.retry(read, |logs| !logs.is_one_hidden(members, size)).await
 }
 
 async fn read_all(members: &Members, size: u64) -> Logs {
     let mut found: BTreeMap<u64, Vec<(Found, usize)>> = BTreeMap::new();
     let mut unread: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    let mut unread_in_part = Vec::new();
     for slot in members.slots().iter() {
-        let Some((records, bad)) = read_log(members, slot, size).await else {
+        let Some(log) = read_log(members, slot, size).await else {
             members.call_out(slot);
             continue;
         };
-        bad.into_iter().for_each(|at| unread.entry(at).or_default().push(slot));
-        for one in records {
+        log.unread.into_iter().for_each(|at| unread.entry(at).or_default().push(slot));
+        unread_in_part.extend(log.unread_in_part.into_iter().map(|it| (slot, it)));
+        for one in log.found {
             let alike = found.entry(one.record.place.sequence).or_default();
             match alike.iter_mut().find(|(it, _)| it.record.checksum == one.record.checksum) {
                 Some((_, members)) => *members += 1,
@@ -102,7 +117,14 @@ async fn read_all(members: &Members, size: u64) -> Logs {
             }
         }
     }
-    Logs { records: one_of_each(found), unread }
+    let records = one_of_each(found);
+    // An earlier one is no longer needed, or shows by its absence.
+    let last = records.last_key_value().map(|(&last, _)| last);
+    let later = unread_in_part.into_iter().filter(|(_, (_, number))| Some(*number) > last);
+    if !is_planted(Bug::TornBodies) {
+        later.for_each(|(slot, (at, _))| unread.entry(at).or_default().push(slot));
+    }
+    Logs { records, unread }
 }
 
 /// Chooses one record for each sequence number, the later number first: see [`choose_record`].
@@ -125,10 +147,8 @@ pub(crate) fn needed_of(found: &BTreeMap<u64, Found>) -> Option<RangeInclusive<u
     Some(latest.record.place.tail.min(last)..=last)
 }
 
-/// The records of a member that may be needed, and the blocks of the ring that it cannot read,
-/// which count as empty. `None` if the member can read nothing.
-async fn read_log(members: &Members, slot: usize, size: u64) -> Option<(Vec<Found>, Vec<u64>)> {
-    let Label { set, layout, .. } = members.label();
+/// The log of a member. `None` if the member can read nothing of it.
+async fn read_log(members: &Members, slot: usize, size: u64) -> Option<OfMember> {
     let (mut ring, mut unread) = (Vec::new(), Vec::new());
     let mut can_be_read = false;
     while (ring.len() as u64) < size {
@@ -149,18 +169,26 @@ async fn read_log(members: &Members, slot: usize, size: u64) -> Option<(Vec<Foun
             ring.extend_from_slice(&part.unwrap_or_else(|| Buffer::zeroed(BLOCK as usize)));
         }
     }
-    if !can_be_read {
-        return None;
+    can_be_read.then(|| records_of(&ring, unread, &members.label()))
+}
+
+/// The records in a ring, some blocks of which were unreadable.
+fn records_of(ring: &[u8], unread: Vec<u64>, label: &Label) -> OfMember {
+    let Label { set, layout, .. } = label;
+    let mut log = OfMember::default();
+    for start in (0..ring.len()).step_by(BLOCK as usize) {
+        let rest = &ring[start..];
+        let length = size_at(rest, *set).filter(|&length| length <= rest.len() as u64);
+        let Some(bytes) = length.map(|length| &rest[..length as usize]) else { continue };
+        let start = start as u64;
+        if let Some(record) = decode(bytes, layout) {
+            log.found.push(Found { record, start, bytes: Bytes::copy_from_slice(bytes) });
+        } else if unread.iter().any(|at| (start..start + bytes.len() as u64).contains(at)) {
+            log.unread_in_part.extend(sequence_at(bytes).map(|number| (start, number)));
+        }
     }
-    let starts = (0..size / BLOCK).map(|block| block * BLOCK);
-    let found = starts.filter_map(|start| {
-        let rest = &ring[start as usize..];
-        let length = size_at(rest, set).filter(|&length| length <= rest.len() as u64)?;
-        let bytes = &rest[..length as usize];
-        Some(Found { record: decode(bytes, &layout)?, start, bytes: Bytes::copy_from_slice(bytes) })
-    });
-    let mut found: Vec<Found> = found.collect();
-    let latest = found.iter().map(|one| one.record.place).max_by_key(|place| place.sequence);
-    found.retain(|one| latest.is_none_or(|latest| one.record.place.sequence >= latest.tail));
-    Some((found, unread))
+    let places = log.found.iter().map(|one| one.record.place);
+    let latest = places.max_by_key(|place| place.sequence);
+    log.found.retain(|one| latest.is_none_or(|latest| one.record.place.sequence >= latest.tail));
+    OfMember { unread, ..log }
 }

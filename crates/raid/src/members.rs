@@ -106,6 +106,8 @@ pub(crate) struct Members {
     pub(crate) left: Signal,
     /// Whether a person accepts losses: unreadable data is not retried.
     pub(crate) takes_losses: Cell<bool>,
+    /// Slots whose members were in by the story, and were not found.
+    pub(crate) gone: Cell<Slots>,
     /// Whether the set is being opened: a write without space is given up.
     is_opening: Cell<bool>,
     /// Whether the set is closed: no calls come, and no write is retried.
@@ -159,6 +161,7 @@ impl Members {
             health,
             left: Signal::new(),
             takes_losses: Cell::default(),
+            gone: Cell::new(Slots(0)),
             is_opening: Cell::new(true),
             is_closed: Cell::new(false),
             gave_up: Cell::new(false),

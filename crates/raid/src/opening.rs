@@ -345,7 +345,7 @@ async fn open_remains(
     for slot in missing {
         assembly.members[slot] = Some(found.len());
         let label = Label { slot, ..assembly.label.clone() };
-        found.push((devices.len(), Read { label, copy: 0, is_overwritten: false }));
+        found.push((devices.len(), Read { label, copy: 0, is_overwritten: false, is_void: true }));
         devices.push(Rc::new(Void::new(like, data_start)));
     }
     open_chosen(devices, &found, assembly, runtime, options).await
@@ -381,6 +381,13 @@ fn condemns(assembly: &Assembly) -> bool {
         slot.standing == Standing::InSync && found.is_none()
     };
     label.layout.level != Level::Striped && slots.any(lacks)
+}
+
+/// The slots of members that are missing and that the story has in.
+fn gone_of(Assembly { label, members, .. }: &Assembly, found: &[(usize, Read)]) -> Slots {
+    let is_gone = |slot: &usize| members[*slot].is_none_or(|place| found[place].1.is_void);
+    let are_in = (0..members.len()).filter(|&it| label.slots[it].standing == Standing::InSync);
+    are_in.filter(is_gone).collect()
 }
 
 /// The labels of the disks that can be read, each with its index in `devices`.
@@ -420,6 +427,7 @@ async fn open_chosen(
     let witnessed = options.witness.as_ref().map(|witness| witness.generation);
     let latest = found.iter().map(|(_, read)| read.label.generation).chain(witnessed).max();
     let latest = latest.unwrap_or_default();
+    let gone = gone_of(&assembly, found);
     let Assembly { mut label, members, incoming, pardoned, is_against_advice, .. } = assembly;
     // A replacement is resumed if both disks are there. Until then the new one is a source.
     label.replacement = label.incoming().filter(|_| incoming.is_some());
@@ -449,6 +457,7 @@ async fn open_chosen(
     let members = Members::new(in_slots, label, witnessed, clock, limit);
     let members = Rc::new(members);
     members.takes_losses.set(options.accepts_loss);
+    members.gone.set(gone);
     pardoned.into_iter().for_each(|slot| members.returns(slot));
     bystander.into_iter().for_each(|(slot, device)| members.has_bystander(slot, device));
     if !is_planted(Bug::UnaskedStrangers) {
@@ -584,12 +593,7 @@ async fn recover(
     needed.iter().for_each(|(sequence, changes)| missed.touch_all(changes, *sequence));
     members.flush().await;
     settle().await?;
-    for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
-        take_sums(sums, changes, *sequence).await;
-    }
-    if !sums.bring_home(false).await.map_err(|_| OpenError::Failed)? {
-        return Err(OpenError::Full);
-    }
+    return_sums(sums, &needed, options).await?;
     missed.are_flushed(last + 1);
     missed.bring_home().await;
     settle().await?;
@@ -600,15 +604,17 @@ async fn recover(
 }
 
 /// The records of all logs. Fails if a later one may be hidden, unless a person says that there is
-/// none.
+/// none, or accepts that it is lost.
 async fn read_records(
     members: &Members,
     size: u64,
     options: &OpenOptions,
 ) -> Result<BTreeMap<u64, Found>, OpenError> {
     let logs = read_logs(members, size).await;
-    let is_meant = options.is_meant || options.accepts_loss;
-    if !is_meant && logs.may_hide_the_last(members, size) {
+    if options.accepts_loss {
+        let may_lack = logs.may_lack_the_last(members, size);
+        members.counts.note(|done| done.may_lack_the_last = may_lack);
+    } else if !options.is_meant && logs.may_hide_the_last(members, size) {
         return Err(OpenError::Unread);
     }
     Ok(logs.records)
@@ -640,6 +646,24 @@ fn still_needed(
         (sequence, changes.cloned().collect())
     });
     of_each.collect()
+}
+
+/// Brings the tables up to date with these records. Fails before it writes any if nobody can read
+/// one of them, unless a person says that the set is to start: an empty one would take its place.
+async fn return_sums(
+    sums: &Sums,
+    needed: &[(u64, Vec<Change>)],
+    options: &OpenOptions,
+) -> Result<(), OpenError> {
+    for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
+        take_sums(sums, changes, *sequence).await;
+    }
+    let is_meant = options.is_meant || options.accepts_loss;
+    if sums.has_unread.get() && !is_meant && !is_planted(Bug::ReplacedTables) {
+        return Err(OpenError::Unread);
+    }
+    let had_room = sums.bring_home(false).await.map_err(|_| OpenError::Failed)?;
+    if had_room { Ok(()) } else { Err(OpenError::Full) }
 }
 
 /// Updates the checksums by a record's changes, on members that are out as well.

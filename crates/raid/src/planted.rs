@@ -135,6 +135,10 @@ planted::bugs! {
     UntouchedStripes,
     /// Among different records with one number, that of the first member counts.
     FirstRecords,
+    /// A record of which a block behind the first cannot be read counts as torn.
+    TornBodies,
+    /// A start writes checksums over a table that nobody could read.
+    ReplacedTables,
     /// A record is accepted whatever its checksum.
     UnsummedRecords,
     /// The first write of a stripe leaves the rest of the stripe as it was.

@@ -51,6 +51,8 @@ use crate::written::{Moves, Written};
 
 /// Pause before work that cannot be done yet is retried.
 const AGAIN: Duration = Duration::from_millis(100);
+/// Members that have a record of a set with parity. On a mirror, all have it.
+pub(crate) const RECORD_COPIES: usize = 2;
 /// Byte offset of the log on each member.
 pub(crate) const LOG_START: u64 = DATA_START;
 
@@ -98,6 +100,20 @@ struct Waiting {
     /// It goes ahead of other requests.
     is_first: bool,
     answer: oneshot::Sender<Result<u64, IoError>>,
+}
+
+/// The most bytes of a record in a ring of this size.
+pub(crate) fn most_of_record(size: u64) -> u64 {
+    size / 2
+}
+
+/// Those of a set's members that have a record.
+pub(crate) fn keepers(level: Level, members: Slots, sequence: u64) -> Slots {
+    let slots: Vec<usize> = members.iter().collect();
+    let copies = if level == Level::Mirrored { slots.len() } else { RECORD_COPIES };
+    let copies = if is_planted(Bug::LonelyRecords) { 1 } else { copies.min(slots.len()) };
+    let first = (sequence as usize).wrapping_mul(copies);
+    (0..copies).map(|copy| slots[(first + copy) % slots.len()]).collect()
 }
 
 /// Number of requests at the front that carry over groups of earlier records.
@@ -183,7 +199,7 @@ impl PreLog {
         }
     }
 
-    /// The most bytes of one record: the needed parts of four fit beside it.
+    /// The most bytes of several groups in one record: the needed parts of four fit beside it.
     fn largest(&self) -> u64 {
         self.size / 4
     }
@@ -341,7 +357,10 @@ impl PreLog {
                 self.waiting.borrow_mut().push_front(next);
                 break;
             }
-            assert!(size <= self.size / 2, "a group of {size} bytes is too large for this log");
+            assert!(
+                size <= most_of_record(self.size),
+                "a group of {size} bytes is too large for this log"
+            );
             (changes, bytes) = (changes + more_changes, bytes + more);
             groups.push(next);
         }
@@ -611,12 +630,8 @@ impl PreLog {
     fn keepers(&self, sequence: u64) -> Slots {
         // A member being rebuilt on a mirror gets it too: it may later be the only one left.
         let is_mirror = self.level == Level::Mirrored;
-        let kept = if is_mirror { self.members.all() } else { self.members.slots() };
-        let slots: Vec<usize> = kept.iter().collect();
-        let copies = if is_mirror { slots.len() } else { 2 };
-        let copies = if is_planted(Bug::LonelyRecords) { 1 } else { copies.min(slots.len()) };
-        let first = (sequence as usize).wrapping_mul(copies);
-        (0..copies).map(|copy| slots[(first + copy) % slots.len()]).collect()
+        let members = if is_mirror { self.members.all() } else { self.members.slots() };
+        keepers(self.level, members, sequence)
     }
 
     /// Writes a record, durably.

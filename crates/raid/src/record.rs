@@ -265,6 +265,11 @@ pub fn size_at(bytes: &[u8], set: Id) -> Option<u64> {
     is_one.then(|| u64::from(raw.blocks.get()) * BLOCK)
 }
 
+/// Sequence number of the record that begins here, by its head.
+pub(crate) fn sequence_at(bytes: &[u8]) -> Option<u64> {
+    RawHead::ref_from_prefix(bytes).ok().map(|(raw, _)| raw.sequence.get())
+}
+
 /// Decodes a record that is all of `bytes`. `None` if it is not whole, or if a set with this layout
 /// cannot have made it.
 pub fn decode(bytes: &[u8], layout: &Layout) -> Option<Record> {

@@ -49,6 +49,8 @@ pub struct Done {
     /// Records missing from the log of a set that was opened with too few members: the blocks that
     /// they changed may have their earlier contents.
     pub lacked_records: u64,
+    /// Whether the log of such a set may also lack records later than all that were found.
+    pub may_lack_the_last: bool,
     /// Blocks of 4 KiB that the last scrub could not read and that disks may return later.
     pub unread: u64,
 }

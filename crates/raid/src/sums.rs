@@ -137,6 +137,8 @@ pub(crate) struct Sums {
     arrivals: Cell<u64>,
     missed: Rc<Missed>,
     now: Cell<u64>,
+    /// Whether a table counts as empty that nobody could read, and that disks may still have.
+    pub(crate) has_unread: Cell<bool>,
 }
 
 impl Sums {
@@ -158,6 +160,7 @@ impl Sums {
             arrivals: Cell::default(),
             missed,
             now: Cell::new(0),
+            has_unread: Cell::default(),
         }
     }
 
@@ -536,6 +539,12 @@ impl Sums {
         let are_in = self.layout.holders(slot).map(|holder| self.members.has(holder));
         let table = Table::new((slot, number), (self.base, &self.needed), &found, are_in);
         let table = Rc::new(table);
+        // A member that is in and can read both places has the version in force, if there is one.
+        let says_none = |(it, is_in): (&Found, bool)| is_in && !it.is_unread && !it.is_damaged;
+        let is_told = found.iter().any(Found::has_any) || found.iter().zip(are_in).any(says_none);
+        if are_unread(&found) && !is_told {
+            self.has_unread.set(true);
+        }
         let is_its = |&it: &usize| self.layout.holders(slot).contains(&it) && !self.members.has(it);
         if let Some(holder) = self.members.coming().filter(is_its) {
             table.come_to(holder, &self.layout);

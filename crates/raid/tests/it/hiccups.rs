@@ -109,6 +109,49 @@ fn a_start_that_cannot_read_what_a_set_knows_of_itself_gives_nothing_up() {
     assert!(!crate::with(raid::planted::Bug::HastyReads, all_right));
 }
 
+/// The power fails after a write, and a start cannot read the tables to which the log has changes.
+/// Later a block has rotted whose checksum one of them has. Returns whether the first start is
+/// refused, and the number of wrong blocks then.
+fn after_a_start_without_tables(kind: (Level, usize)) -> (bool, usize) {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, kind).await;
+        let again = vec![written[60 * 4096..][..4096].to_vec().into()];
+        set.write(60 * BLOCK, again, Durability::Through).await.expect("nothing fails");
+        let (start, layout, disks) =
+            (set.label().data_start, set.layout(), copies(&executor, &disks));
+        let tables = start + layout.rows * layout.unit..disks[0].geometry().size - LABELS;
+        for disk in &disks {
+            let maps = raid::label::MAP_BLOCK;
+            let tables = tables.start + maps..tables.end;
+            disk.inject(Fault::on(Verb::Read, Effect::Eio).within(tables).forever());
+        }
+        let known = || OpenOptions { cache: 0, ..OpenOptions::default() };
+        let opened = open(devices(&disks), &executor.runtime(), known()).await;
+        disks.iter().for_each(|disk| disk.heal());
+        let is_refused = opened.as_ref().is_err_and(|error| *error == OpenError::Unread);
+        if let Ok(set) = opened {
+            set.close().await.expect("nothing fails");
+        }
+        let disks = copies(&executor, &disks);
+        flip(&disks[0], start + 4 * BLOCK + 77).await;
+        let set = open(devices(&disks), &executor.runtime(), known()).await;
+        (is_refused, count(&set.expect("all can be read"), &written).await[1])
+    })
+}
+
+#[test]
+fn a_start_does_not_replace_tables_that_it_cannot_read() {
+    let kinds = [(Level::Parity, 3), (Level::Parity, 4), (Level::Mirrored, 2)];
+    assert_eq!(kinds.map(after_a_start_without_tables), [(true, 0); 3]);
+    #[cfg(feature = "planted-bugs")]
+    {
+        let planted = || kinds.map(after_a_start_without_tables);
+        let with_it = crate::with(raid::planted::Bug::ReplacedTables, planted);
+        assert!(with_it.iter().any(|(_, wrong)| *wrong > 0), "{with_it:?}");
+    }
+}
+
 /// One member is out, a block of another has rotted, and the only table with its checksum is
 /// unreadable for a moment. Returns the numbers of right, wrong and unreadable blocks then, and
 /// after the next start.
@@ -148,31 +191,53 @@ fn bytes_that_a_table_would_refuse_do_not_pass_while_it_cannot_be_read() {
     assert_ne!(crate::with(raid::planted::Bug::HastyReads, wrong), [[0; 2]; 3]);
 }
 
-/// A write is acknowledged, the power fails, and the set starts on so few holders of the write's
-/// record that it needs one which is unreadable, for a moment or forever. Returns the number of
-/// starts that do not have the write, and the number that are refused.
-fn starts_without_the_last_record(kind: (Level, usize), is_forever: bool) -> [usize; 2] {
+/// Disks of a set after a power failure, which followed an acknowledged write of sevens to its
+/// first block. They are so few that the write's record has to come from disks of which one of its
+/// blocks is unreadable. Also returns the set's witness.
+async fn with_a_hidden_record(
+    executor: &Executor,
+    (kind, is_young): ((Level, usize), bool),
+    (block, seed): (u64, u64),
+) -> (Vec<Rc<Disk>>, Option<Witness>) {
+    let (disks, set) = if is_young {
+        let disks = new_disks(executor, kind.1);
+        let set = new_set(executor, &disks, kind.0).await;
+        (disks, set)
+    } else {
+        let (disks, set, _) = full_set(executor, kind).await;
+        (disks, set)
+    };
+    let data = vec![vec![7; BLOCK as usize].into()];
+    set.write(0, data, Durability::Through).await.expect("nothing fails");
+    let witness = Some(Witness::of(&set.label()));
+    let latest = disks.iter().flat_map(|disk| records(disk)).max().expect("there is one");
+    let mut prng = Prng::new(seed);
+    let after = disks.iter().map(|disk| Disk::new(executor, disk.crash(&mut prng)));
+    let after: Vec<Rc<Disk>> = after.collect();
+    let has_it = |disk: &&Rc<Disk>| records(disk).contains(&latest);
+    let late = if kind.0 == Level::Mirrored { kind.1 - 1 } else { 1 };
+    let late: Vec<&Rc<Disk>> = after.iter().filter(has_it).take(late).collect();
+    let is_late = |disk: &Rc<Disk>| late.iter().any(|it| Rc::ptr_eq(it, disk));
+    let rest: Vec<Rc<Disk>> = after.iter().filter(|it| !is_late(it)).cloned().collect();
+    for disk in rest.iter().filter(|disk| has_it(disk)) {
+        let at = latest.1 + block * BLOCK;
+        disk.inject(Fault::on(Verb::Read, Effect::Eio).within(at..at + BLOCK).forever());
+    }
+    (rest, witness)
+}
+
+/// The last record of a set is unreadable in part, for a moment or forever. Returns the number of
+/// starts that do not have its write, and the number that are refused.
+fn starts_without_the_last_record(
+    set: ((Level, usize), bool),
+    block: u64,
+    is_forever: bool,
+) -> [usize; 2] {
     let (mut given_up, mut refused) = (0, 0);
     for seed in 0..12 {
         let executor = Executor::new(seed);
         executor.block_on(async {
-            let (disks, set, _) = full_set(&executor, kind).await;
-            let data = vec![vec![7; BLOCK as usize].into()];
-            set.write(0, data, Durability::Through).await.expect("nothing fails");
-            let witness = Some(Witness::of(&set.label()));
-            let latest = disks.iter().flat_map(|disk| records(disk)).max().expect("there is one");
-            let mut prng = Prng::new(seed);
-            let after = disks.iter().map(|disk| Disk::new(&executor, disk.crash(&mut prng)));
-            let after: Vec<Rc<Disk>> = after.collect();
-            let has_it = |disk: &&Rc<Disk>| records(disk).contains(&latest);
-            let late = if kind.0 == Level::Mirrored { kind.1 - 1 } else { 1 };
-            let late: Vec<&Rc<Disk>> = after.iter().filter(has_it).take(late).collect();
-            let is_late = |disk: &Rc<Disk>| late.iter().any(|it| Rc::ptr_eq(it, disk));
-            let rest: Vec<Rc<Disk>> = after.iter().filter(|it| !is_late(it)).cloned().collect();
-            for disk in rest.iter().filter(|disk| has_it(disk)) {
-                let place = latest.1..latest.1 + BLOCK;
-                disk.inject(Fault::on(Verb::Read, Effect::Eio).within(place).forever());
-            }
+            let (rest, witness) = with_a_hidden_record(&executor, set, (block, seed)).await;
             let options = OpenOptions { cache: 0, witness, ..OpenOptions::default() };
             let (runtime, heals) = (executor.runtime(), async {
                 executor.runtime().clock.sleep(A_MOMENT).await;
@@ -180,7 +245,7 @@ fn starts_without_the_last_record(kind: (Level, usize), is_forever: bool) -> [us
             });
             match join(open(devices(&rest), &runtime, options), heals).await.0 {
                 Err(error) => {
-                    assert_eq!(error, OpenError::Unread, "{kind:?}, seed {seed}");
+                    assert_eq!(error, OpenError::Unread, "{set:?}, seed {seed}");
                     refused += 1;
                 }
                 Ok(set) => {
@@ -193,14 +258,92 @@ fn starts_without_the_last_record(kind: (Level, usize), is_forever: bool) -> [us
     [given_up, refused]
 }
 
+const KINDS: [(Level, usize); 3] = [(Level::Mirrored, 2), (Level::Mirrored, 3), (Level::Parity, 3)];
+
 #[test]
 fn a_start_that_cannot_read_the_last_record_does_not_give_it_up() {
-    let kinds = [(Level::Mirrored, 2), (Level::Mirrored, 3), (Level::Parity, 3)];
-    let for_a_moment = || kinds.map(|kind| starts_without_the_last_record(kind, false));
-    assert_eq!(for_a_moment(), [[0, 0]; 3]);
-    assert_eq!(kinds.map(|kind| starts_without_the_last_record(kind, true)), [[0, 12]; 3]);
+    let starts =
+        |is_forever| KINDS.map(|kind| starts_without_the_last_record((kind, false), 0, is_forever));
+    assert_eq!(starts(false), [[0, 0]; 3]);
+    assert_eq!(starts(true), [[0, 12]; 3]);
     #[cfg(feature = "planted-bugs")]
-    assert_ne!(crate::with(raid::planted::Bug::HastyReads, for_a_moment), [[0, 0]; 3]);
+    assert_ne!(crate::with(raid::planted::Bug::HastyReads, || starts(false)), [[0, 0]; 3]);
+}
+
+/// The first block of the record can be read, and a later one cannot.
+#[test]
+fn a_start_that_cannot_read_all_of_the_last_record_does_not_give_it_up() {
+    let starts =
+        |is_forever| KINDS.map(|kind| starts_without_the_last_record((kind, false), 1, is_forever));
+    assert_eq!(starts(false), [[0, 0]; 3]);
+    assert_eq!(starts(true), [[0, 12]; 3]);
+    #[cfg(feature = "planted-bugs")]
+    assert_ne!(crate::with(raid::planted::Bug::TornBodies, || starts(false)), [[0, 0]; 3]);
+}
+
+/// A set that was just made has no other record.
+#[test]
+fn a_start_that_cannot_read_the_only_record_does_not_give_it_up() {
+    for block in 0..2 {
+        let starts = |is_forever| {
+            KINDS.map(|kind| starts_without_the_last_record((kind, true), block, is_forever))
+        };
+        assert_eq!(starts(false), [[0, 0]; 3], "block {block}");
+        assert_eq!(starts(true), [[0, 12]; 3], "block {block}");
+    }
+}
+
+/// Whether the remains of a set are said to lack records, whose last record is on disks that cannot
+/// read all of it.
+fn remains_tell_of_a_hidden_record(kind: (Level, usize), block: u64) -> bool {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (rest, witness) = with_a_hidden_record(&executor, (kind, false), (block, 1)).await;
+        let opened = async || {
+            let (runtime, witness) = (executor.runtime(), witness.clone());
+            let options = OpenOptions { accepts_loss: true, witness, ..OpenOptions::default() };
+            open(devices(&rest), &runtime, options).await.expect("it is the last resort")
+        };
+        let told = opened().await.status().done.may_lack_the_last;
+        rest.iter().for_each(|disk| disk.heal());
+        let set = opened().await;
+        assert!(!set.status().done.may_lack_the_last, "all can be read");
+        let read = set.read(0, Buffer::zeroed(BLOCK as usize)).await;
+        assert_eq!(read.expect("it is there")[..], [7; BLOCK as usize]);
+        told
+    })
+}
+
+#[test]
+fn remains_without_the_last_record_are_said_to_lack_it() {
+    let are_told = || {
+        let of = |kind| [0, 1].map(|block| remains_tell_of_a_hidden_record(kind, block));
+        KINDS.map(of)
+    };
+    assert_eq!(are_told(), [[true; 2]; 3]);
+    #[cfg(feature = "planted-bugs")]
+    assert_eq!(crate::with(raid::planted::Bug::TornBodies, are_told), [[true, false]; 3]);
+}
+
+/// Two of four disks are gone. By turns, the last record is on two disks side by side.
+#[test]
+fn remains_without_all_disks_of_the_next_record_are_said_to_lack_it() {
+    let is_told = |gone: [usize; 2]| {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let (disks, set, _) = full_set(&executor, (Level::Parity, 4)).await;
+            let data = vec![vec![7; BLOCK as usize].into()];
+            set.write(0, data, Durability::Through).await.expect("nothing fails");
+            let left = copies(&executor, &disks).into_iter().enumerate();
+            let left = left.filter(|(disk, _)| !gone.contains(disk)).map(|(_, disk)| disk);
+            let left: Vec<Rc<Disk>> = left.collect();
+            let options = OpenOptions { accepts_loss: true, ..OpenOptions::default() };
+            let set = open(devices(&left), &executor.runtime(), options).await;
+            set.expect("it is the last resort").status().done.may_lack_the_last
+        })
+    };
+    assert_eq!([[0, 1], [2, 3]].map(is_told), [true; 2]);
+    assert_eq!([[0, 2], [0, 3], [1, 2], [1, 3]].map(is_told), [false; 4]);
 }
 
 /// A sector of the log is unreadable, where the next record goes or elsewhere: it is overwritten.

@@ -118,6 +118,13 @@ async fn dump(
              before, and is not listed"
         ));
     }
+    if set.status().done.may_lack_the_last {
+        dumped.is_short = true;
+        let note = "the last record of the log of the set may be on disks that are missing or \
+                    cannot read it: what was written last may be as it was before, and is not \
+                    listed";
+        dumped.notes.push(note.to_owned());
+    }
     bring_home(volume, stack.log.as_ref(), file, runtime, &mut dumped).await?;
     Ok(dumped)
 }
