@@ -24,9 +24,10 @@
 //! 2. The slot of an incoming disk has a member that is in.
 //! 3. The old disk is released when the labels that call the new one in are durable.
 //! 4. Nothing that fills the new disk is written to the old one.
+//! 5. A disk that left its slot stays a source until the slot has a member that is in.
 //!
 //! Not asserted: 4, which separates two kinds of writes: one of them goes to the incoming disk
-//! only.
+//! only; 5, which is what [`Members::release_leaving`] does.
 
 use std::rc::Rc;
 
@@ -180,10 +181,16 @@ impl Members {
         self.leaves(Some((slot, device)));
     }
 
-    /// Takes the disk that left its slot, or never came in, from the sources, unless the slot lacks
-    /// blocks that it may have.
+    /// Takes the disk that left its slot, or never came in, from the sources. It stays one while
+    /// the slot lacks blocks that it may have, and while a replacement is to be resumed with it.
     pub(crate) fn release_leaving(&self) -> Option<Rc<dyn BlockDevice>> {
         let (slot, device) = self.leaving.take()?;
+        let is_resumed = self.label.borrow().replacement.is_some_and(|it| it.slot == slot);
+        let is_in = self.has(slot) || is_planted(Bug::HastyReleases);
+        if !is_in || is_resumed {
+            self.leaving.replace(Some((slot, device)));
+            return None;
+        }
         if self.unread.of(slot).is_empty() {
             return Some(device);
         }

@@ -59,7 +59,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Closes the disk that has left its slot, unless it may have blocks that the new one lacks.
+    /// Closes the disk that has left its slot, unless it may have blocks that the slot lacks.
     fn release_leaving(&self) {
         if let Some(left) = self.array.members.release_leaving() {
             // Do not wait: the disk may be about to die.
@@ -207,11 +207,7 @@ impl Set {
     ) -> Result<(), RebuildError> {
         let rebuilt = self.run(Verb::Write, async move |set| {
             let rebuilt = set.array.rebuild(slot, device, member, progress).await;
-            // A replacement that is resumed later needs its other disk.
-            let is_needed = set.array.members.label().replacement.is_some();
-            if rebuilt.is_ok() && !is_needed {
-                set.release_leaving();
-            }
+            set.release_leaving();
             set.fill_later(slot);
             Ok(rebuilt)
         });

@@ -11,8 +11,8 @@ use futures::future::{Either, join, select};
 use raid::assembly::Witness;
 use raid::label::Standing;
 use raid::layout::Level;
-use raid::{OpenError, OpenOptions, Set, Work, open};
-use sim::{Disk, Effect, Executor, Fault, Prng};
+use raid::{OpenError, OpenOptions, RebuildError, Set, Work, open};
+use sim::{Disk, Effect, Executor, Fault, Persistence, Prng};
 
 use crate::failed_starts::{flip, records};
 use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set};
@@ -344,6 +344,40 @@ fn a_replacement_keeps_the_sources_of_other_slots() {
         set.replace(3, new, [8; 16], |_, _| ()).await.expect("the old one is good");
         assert_eq!(count(&set, &written).await[1..], [0, 0]);
     });
+}
+
+/// A member fails one write while it is being replaced, a person cancels that, and a block of
+/// another member has rotted. Returns the numbers of right, wrong and unreadable blocks.
+fn cancelled_without_the_old_disk(level: Level) -> [usize; 3] {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, (level, 3)).await;
+        let (at, set) = (set.label().data_start, Rc::new(set));
+        let (cancelling, new) = (set.clone(), new_disks(&executor, 1).remove(0));
+        disks[1].fail(Verb::Write, 1, Persistence::Once);
+        let cancel = move |done, _| _ = (done == 1).then(|| cancelling.cancel(Work::Fill));
+        let filled = set.replace(1, new, [9; 16], cancel).await;
+        assert_eq!(filled, Err(RebuildError::Cancelled));
+        assert!(set.label().slots[1].standing.is_out(), "it has failed");
+        set.let_go(1).await; // the new disk
+        let bad = if level == Level::Parity { &[2][..] } else { &[0, 2] };
+        for &disk in bad {
+            flip(&disks[disk], at + 3 * BLOCK + 77).await;
+        }
+        count(&set, &written).await
+    })
+}
+
+#[test]
+fn a_disk_that_has_left_its_slot_is_kept_while_no_other_is_in() {
+    let levels = [Level::Parity, Level::Mirrored];
+    let counts = || levels.map(cancelled_without_the_old_disk);
+    let bad = || counts().map(|[_, wrong, unread]| (wrong, unread));
+    assert_eq!(bad(), [(0, 0); 2]);
+    #[cfg(feature = "planted-bugs")]
+    for (wrong, unread) in crate::with(raid::planted::Bug::HastyReleases, bad) {
+        assert!(wrong == 0 && unread > 0, "{wrong} wrong, {unread} unread");
+    }
 }
 
 /// A disk hangs and is taken out, and another one cannot read a block: no call waits forever.
