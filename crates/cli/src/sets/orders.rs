@@ -55,6 +55,8 @@ const ATTENDANTS: usize = 2;
 const BUSY: &str = "a member is being made already";
 /// Time to wait for a removed disk to close.
 const LET_GO_PATIENCE: Duration = Duration::from_secs(5);
+/// Time to wait for a new disk when it is looked at.
+const LOOK_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Orders for an open set, with all that is needed to carry them out. A clone shares the same set.
 #[derive(Clone)]
@@ -119,6 +121,8 @@ pub(super) struct Replacing {
     /// Path of the replaced disk, if a user has taken that out: it stays a source until the new one
     /// is in.
     pub(super) offline: Option<PathBuf>,
+    /// Whether the disk is new to the set: it is no source if it does not become a member.
+    pub(super) is_new: bool,
 }
 
 impl Replacing {
@@ -255,7 +259,27 @@ impl Orders {
     /// Opens a disk that is about to become a spare or a member. It must be large enough, and empty
     /// unless `force` permits losing its contents.
     async fn open_new(&self, path: &Path, force: bool) -> Result<Rc<dyn BlockDevice>, Refused> {
-        // It may be a disk of the set that is out.
+        let open = |access| {
+            let place = path.to_owned();
+            elsewhere(move || open_unless_used(&place, access, force)).boxed_local()
+        };
+        // A refusal must not cost the set a source.
+        let patience = self.runtime.clock.sleep(LOOK_PATIENCE);
+        match select(open(Access::Glance), patience).await {
+            Either::Left((looked, _)) => drop(looked?),
+            Either::Right(_) => {
+                return Err(refusal(format_args!("{} does not answer", path.display())));
+            }
+        }
+        self.let_go_at(path).await;
+        let device = (self.device)(open(Access::ReadWrite).await?.large_past_cache());
+        let fits = self.open.set.fits(&*device);
+        fits.map_err(|error| refusal(format_args!("{}: {error}", path.display())))?;
+        Ok(device)
+    }
+
+    /// Closes the disk at this path if it is a disk of the set that is out.
+    async fn let_go_at(&self, path: &Path) {
         self.open.release(path).await;
         for (slot, known) in self.open.set.label().slots.iter().enumerate() {
             let place = self.path_of_member(&known.member);
@@ -263,22 +287,6 @@ impl Orders {
                 self.let_go(slot).await;
             }
         }
-        let place = path.to_owned();
-        let opened = elsewhere(move || {
-            let disk = DiskFile::open(&place, Access::ReadWrite).map_err(refusal)?;
-            match what_is_on(&disk, &place).map_err(refusal)?.filter(|_| !force) {
-                Some(what) => {
-                    let place = place.display();
-                    let why = format_args!("{place} holds {what}; if that is meant, say --force");
-                    Err(refusal(why))
-                }
-                None => Ok(disk.large_past_cache()),
-            }
-        });
-        let device = (self.device)(opened.await?);
-        let fits = self.open.set.fits(&*device);
-        fits.map_err(|error| refusal(format_args!("{}: {error}", path.display())))?;
-        Ok(device)
     }
 
     /// Rebuilds returned members that are out.
@@ -297,7 +305,8 @@ impl Orders {
                 )),
             }
             let job = self.jobs.begin("rebuild", 0, "bytes", true);
-            let replacing = Replacing { slot, device, member, replaced, offline: None };
+            let replacing =
+                Replacing { slot, device, member, replaced, offline: None, is_new: false };
             self.make_again(replacing, job).await;
             self.is_busy.set(false);
         }
@@ -439,7 +448,8 @@ impl Orders {
         if let Some(returned) = self.open.take_returned(slot, &path) {
             let Returned { device, member, .. } = returned;
             let replaced = Some(old.member).filter(|_| is_good);
-            return Ok(Replacing { slot, device, member, replaced, offline: None });
+            let (offline, is_new) = (None, false);
+            return Ok(Replacing { slot, device, member, replaced, offline, is_new });
         }
         let device = self.open_new(&path, force).await?;
         let member = new_id(&*self.runtime.random);
@@ -450,7 +460,7 @@ impl Orders {
         if !is_good {
             self.unlist(old.member);
         }
-        Ok(Replacing { slot, device, member, replaced, offline })
+        Ok(Replacing { slot, device, member, replaced, offline, is_new: true })
     }
 
     /// Last known path of a member's disk, if a user has taken that member out.
@@ -495,7 +505,7 @@ impl Orders {
     }
 
     async fn make_again(&self, replacing: Replacing, job: Job) {
-        let Replacing { slot, member, replaced, .. } = replacing;
+        let Replacing { slot, member, replaced, is_new, .. } = replacing;
         let offline = replacing.offline.clone();
         let unit = self.open.set.layout().unit;
         let job = Rc::new(job);
@@ -518,7 +528,11 @@ impl Orders {
                 words::say(format_args!("{path}: slot {slot} is not made again: {error}"));
                 // The disk may serve as a spare again from the next start on.
                 self.is_no_spare(member);
-                self.let_go(slot).await; // a good member stays in
+                // A disk that came back stays a source, and so does an old one in the slot.
+                let has_slot = self.open.set.label().slots[slot].member == member;
+                if is_new && has_slot {
+                    self.let_go(slot).await;
+                }
                 if error == RebuildError::Cancelled { End::Cancelled } else { End::Failed }
             }
         };
@@ -683,6 +697,18 @@ impl Orders {
             }
         };
         self.runtime.tasks.spawn(watch.boxed_local());
+    }
+}
+
+/// Opens a disk, unless it has contents that `force` does not permit losing.
+fn open_unless_used(path: &Path, access: Access, force: bool) -> Result<DiskFile, Refused> {
+    let disk = DiskFile::open(path, access).map_err(refusal)?;
+    match what_is_on(&disk, path).map_err(refusal)?.filter(|_| !force) {
+        Some(what) => {
+            let path = path.display();
+            Err(refusal(format_args!("{path} holds {what}; if that is meant, say --force")))
+        }
+        None => Ok(disk),
     }
 }
 

@@ -53,13 +53,14 @@ impl Orders {
         }
         let found = found.into_iter().max_by_key(Member::age); // the others are copies
         let found = found.ok_or_else(|| not_found(slot, &places))?;
+        // The list comes first: if it cannot be written, the disk stays open as a source.
+        self.put_back_on_list(found.clone())?;
         let device = self.open_returning(slot, &found).await?;
         if let Err(error) = self.open.set.fits(&*device) {
             return Err(refusal(format_args!("{}: {error}", found.path.display())));
         }
-        self.put_back_on_list(found)?;
         self.open.late.borrow_mut().remove(&slot);
-        Ok(Replacing { slot, device, member, replaced: None, offline: None })
+        Ok(Replacing { slot, device, member, replaced: None, offline: None, is_new: false })
     }
 
     /// Possible paths of a member: the paths on the list, and its last known path.
