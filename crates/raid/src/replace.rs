@@ -45,7 +45,6 @@ use crate::planted::{Bug, is_planted};
 use crate::rebuild::{PASSED, RebuildError};
 use crate::sources::Expected;
 use crate::stripe::Column;
-use crate::wipe::wipe;
 
 impl Members {
     /// Whether the member of a slot is being replaced: it is in, and another disk gets its writes
@@ -216,11 +215,10 @@ impl Members {
         }
     }
 
-    /// Handles a write error of a disk that is being filled.
-    pub(crate) fn fill_failed(&self, slot: usize) {
-        if self.is_replaced(slot) {
-            self.end_replacement();
-        }
+    /// The disk that is being filled for a slot.
+    pub(crate) fn filled_disk(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
+        let coming = || self.writable(slot).filter(|_| self.coming() == Some(slot));
+        self.incoming(slot).or_else(coming)
     }
 
     pub(crate) async fn write_incoming(
@@ -264,8 +262,8 @@ impl Array {
             self.settled().await?;
             return self.make_again(slot, device, member, progress).await;
         }
-        self.members.begin_replacing(slot, device.clone(), member);
-        let copied = self.copy_all(slot, &*device, progress).await;
+        self.members.begin_replacing(slot, device, member);
+        let copied = self.copy_all(slot, progress).await;
         if self.members.coming() == Some(slot) {
             return self.go_on_from_others(slot, progress).await; // the old disk has failed
         }
@@ -280,7 +278,6 @@ impl Array {
     async fn copy_all(
         &self,
         slot: usize,
-        device: &dyn BlockDevice,
         progress: &mut impl FnMut(u64, u64),
     ) -> Result<(), RebuildError> {
         let stopped = |_| RebuildError::Stopped;
@@ -289,9 +286,7 @@ impl Array {
             if is_it { Ok(()) } else { Err(RebuildError::Failed) }
         };
         self.settled().await?; // all disks know of it from here on
-        if wipe(device, self.data_start).await.is_err() {
-            self.members.fill_failed(slot);
-        }
+        self.empty(slot).await?;
         self.log.copy_map(slot).await.map_err(stopped)?;
         for (of, group) in self.sums.groups_of(slot) {
             is_replaced()?;

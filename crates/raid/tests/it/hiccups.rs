@@ -380,6 +380,58 @@ fn a_disk_that_has_left_its_slot_is_kept_while_no_other_is_in() {
     }
 }
 
+/// A new disk hangs, and a person cancels its fill a minute later. Returns whether the order ends,
+/// and the set is then as before.
+fn ends_when_cancelled(level: Level, is_replacement: bool, fault: &Fault) -> bool {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (_, set, written) = full_set(&executor, (level, 3)).await;
+        let new = new_disks(&executor, 1).remove(0);
+        new.inject(fault.clone().forever());
+        let filling = async {
+            if is_replacement {
+                return set.replace(1, new, [9; 16], |_, _| ()).await;
+            }
+            set.fail(1).await.expect("the others are enough");
+            set.rebuild(1, new, [9; 16], |_, _| ()).await
+        };
+        let cancelling = async {
+            executor.runtime().clock.sleep(Duration::from_secs(60)).await;
+            set.cancel(Work::Fill);
+        };
+        let both = within(&executor, 600, join(filling, cancelling)).await;
+        let Some((filled, ())) = both else { return false };
+        assert_eq!(set.status().rebuild, None, "{level}, {fault:?}: {filled:?}");
+        if filled.is_ok() {
+            return *fault == Fault::on(Verb::Read, Effect::Silent); // a member that hangs is one
+        }
+        let counts = within(&executor, 600, count(&set, &written)).await;
+        assert!(counts.is_some_and(|it| it[1..] == [0, 0]), "{level}, {fault:?}: {counts:?}");
+        assert!(within(&executor, 600, set.close()).await.is_some(), "{level}, {fault:?}");
+        filled == Err(RebuildError::Cancelled)
+    })
+}
+
+#[test]
+fn a_fill_ends_when_it_is_cancelled_wherever_its_disk_hangs() {
+    let write = Fault::on(Verb::Write, Effect::Silent);
+    let faults = (1..=6).map(|nth| write.clone().nth(nth));
+    let others = [Verb::Read, Verb::Flush].map(|verb| Fault::on(verb, Effect::Silent));
+    for fault in faults.chain(others) {
+        for level in [Level::Parity, Level::Mirrored] {
+            for is_replacement in [false, true] {
+                let ends = ends_when_cancelled(level, is_replacement, &fault);
+                assert!(ends, "{level}, is a replacement: {is_replacement}, {fault:?}");
+            }
+        }
+    }
+    #[cfg(feature = "planted-bugs")]
+    for is_replacement in [false, true] {
+        let work = || ends_when_cancelled(Level::Parity, is_replacement, &write.clone().nth(4));
+        assert!(!crate::with(raid::planted::Bug::PatientCalls, work));
+    }
+}
+
 /// A disk hangs and is taken out, and another one cannot read a block: no call waits forever.
 #[test]
 fn a_disk_that_hangs_and_was_taken_out_holds_nobody_up() {
