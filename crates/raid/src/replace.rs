@@ -69,7 +69,6 @@ impl Members {
         // The leaving disk of this slot may be the same disk.
         let leaving = self.leaving.take().filter(|(of, _)| *of != slot);
         leaving.into_iter().for_each(|(of, device)| self.has_stranger(of, device));
-        self.unread.forget(slot);
         let mut label = self.label.borrow_mut();
         label.replacement = Some(Replacement { slot, other, is_done: false });
         label.generation += 1;
@@ -125,7 +124,6 @@ impl Members {
             self.exchange(false);
         }
         let new = self.incoming.take();
-        new.iter().for_each(|new| self.unread.forget(new.slot));
         self.leaves(new.map(|new| (new.slot, new.device)));
         let mut label = self.label.borrow_mut();
         label.replacement = None;
@@ -181,8 +179,9 @@ impl Members {
     }
 
     /// Takes the disk that left its slot, or never came in, from the sources. It stays one while
-    /// the slot lacks blocks that it may have, and while a replacement is to be resumed with it.
-    pub(crate) fn release_leaving(&self) -> Option<Rc<dyn BlockDevice>> {
+    /// the slot lacks blocks that it may have, and while a replacement is to be resumed with it. A
+    /// disk that never came in has no such block: the member got each one that was found.
+    pub(crate) fn release_leaving(&self, has_come: bool) -> Option<Rc<dyn BlockDevice>> {
         let (slot, device) = self.leaving.take()?;
         let is_resumed = self.label.borrow().replacement.is_some_and(|it| it.slot == slot);
         let is_in = self.has(slot) || is_planted(Bug::HastyReleases);
@@ -190,7 +189,7 @@ impl Members {
             self.leaving.replace(Some((slot, device)));
             return None;
         }
-        if self.unread.of(slot).is_empty() {
+        if self.unread.of(slot).is_empty() || !has_come {
             return Some(device);
         }
         self.has_stranger(slot, device);

@@ -59,9 +59,10 @@ struct Inner {
 }
 
 impl Inner {
-    /// Closes the disk that has left its slot, unless it may have blocks that the slot lacks.
-    fn release_leaving(&self) {
-        if let Some(left) = self.array.members.release_leaving() {
+    /// Closes the disk that has left its slot, unless it may have blocks that the slot lacks; or
+    /// the one that has not come in.
+    fn release_leaving(&self, has_come: bool) {
+        if let Some(left) = self.array.members.release_leaving(has_come) {
             // Do not wait: the disk may be about to die.
             self.tasks.spawn(left.close().map(|_| ()).boxed_local());
         }
@@ -207,7 +208,7 @@ impl Set {
     ) -> Result<(), RebuildError> {
         let rebuilt = self.run(Verb::Write, async move |set| {
             let rebuilt = set.array.rebuild(slot, device, member, progress).await;
-            set.release_leaving();
+            set.release_leaving(rebuilt.is_ok());
             set.fill_later(slot);
             Ok(rebuilt)
         });
@@ -231,7 +232,7 @@ impl Set {
     ) -> Result<(), RebuildError> {
         let replaced = self.run(Verb::Write, async move |set| {
             let replaced = set.array.replace(slot, device, member, progress).await;
-            set.release_leaving();
+            set.release_leaving(replaced.is_ok());
             set.fill_later(slot);
             Ok(replaced)
         });

@@ -300,6 +300,45 @@ fn a_block_that_a_replacement_could_not_have_made_is_unread() {
     });
 }
 
+/// A member lacks a block that another disk cannot give at the moment, or cannot give it itself. It
+/// is to be replaced, and that is cancelled before any stripe is copied, or after some.
+#[test]
+fn what_a_member_lacks_is_told_after_a_replacement_that_was_cancelled() {
+    for (is_rotten, is_early) in [(true, true), (true, false), (false, false)] {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let (disks, set, written) = full_set(&executor, (Level::Parity, 4)).await;
+            let (at, set) = (set.label().data_start + 3 * BLOCK, Rc::new(set));
+            let fault = Fault::on(Verb::Read, Effect::Eio).within(at..at + BLOCK).forever();
+            disks[2].inject(fault.clone());
+            let mut new = new_disks(&executor, 2);
+            if is_rotten {
+                flip(&disks[1], at + 77).await;
+                set.replace(1, new.remove(0), [8; 16], |_, _| ()).await.expect("nothing fails");
+                assert_eq!(set.status().met[1].unread, 1);
+            } else {
+                disks[1].inject(fault);
+            }
+            let cancelling = set.clone();
+            let cancel = move |done, _| _ = (done == 30).then(|| cancelling.cancel(Work::Fill));
+            set.pause(is_early);
+            let later = async {
+                executor.runtime().clock.sleep(Duration::from_secs(5)).await;
+                set.cancel(Work::Fill);
+            };
+            let replaced = set.replace(1, new.remove(0), [9; 16], cancel);
+            let replaced = join(replaced, later).await.0;
+            assert_eq!(replaced, Err(RebuildError::Cancelled));
+            let unread = || set.status().met[1].unread;
+            assert_eq!(unread(), 1, "rotten: {is_rotten}, early: {is_early}");
+            disks.iter().for_each(|disk| disk.heal());
+            executor.runtime().clock.sleep(Duration::from_secs(600)).await;
+            assert_eq!(unread(), 0, "rotten: {is_rotten}, early: {is_early}");
+            assert!(all_of(&set).await == written);
+        });
+    }
+}
+
 /// A block is lost, and another one is unread.
 #[test]
 fn reads_of_what_is_lost_count_while_something_else_is_unread() {
