@@ -20,6 +20,7 @@ use crate::blocks::BLOCK;
 use crate::interrupts::Work;
 use crate::label::{Id, Label, Standing};
 use crate::layout::{Layout, Level};
+use crate::members::{lost, unread};
 use crate::rebuild::RebuildError;
 use crate::scrub::{ScrubError, Scrubbed};
 use crate::status::{Done, Status};
@@ -342,11 +343,11 @@ impl BlockDevice for Set {
             let members = &set.array.members;
             let _client = members.pace.client();
             let read = set.array.read(offset, buffer).await;
-            let pieces = || set.array.layout.pieces(offset, length);
-            let is_unread = || pieces().any(|it| members.unread.has_in(it.offset, it.length));
-            if read.is_err() && !members.have_stopped() && !is_unread() {
+            let is_unread = read.as_ref().is_err_and(|error| *error == unread(Verb::Read));
+            if read.is_err() && !members.have_stopped() && !is_unread {
                 members.counts.note(|done| done.lost_reads += 1);
             }
+            let read = if is_unread { Err(lost(Verb::Read)) } else { read }; // EIO as well
             read.map_err(of_range(Verb::Read, offset, length))
         })
     }

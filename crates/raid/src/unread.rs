@@ -41,12 +41,6 @@ impl Unread {
         self.0.borrow_mut().retain(|(of, _)| *of != slot);
     }
 
-    /// Whether a block in this range is listed for any member.
-    pub(crate) fn has_in(&self, offset: u64, length: u64) -> bool {
-        let is_in = |&(_, at): &(usize, u64)| at + BLOCK > offset && offset + length > at;
-        self.0.borrow().iter().any(is_in)
-    }
-
     /// The listed blocks of a slot.
     pub(crate) fn of(&self, slot: usize) -> Vec<u64> {
         self.0.borrow().range((slot, 0)..(slot + 1, 0)).map(|(_, at)| *at).collect()

@@ -365,6 +365,39 @@ fn reads_of_what_is_lost_count_while_something_else_is_unread() {
     });
 }
 
+/// A disk cannot read a block at the moment, and no other has it. Returns the number of reads that
+/// failed for lost data.
+fn lost_for_a_moment(level: Level) -> u64 {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, (level, 3)).await;
+        let at = set.label().data_start + 3 * BLOCK;
+        let fault = Fault::on(Verb::Read, Effect::Eio).within(at..at + BLOCK).forever();
+        let bad = if level == Level::Mirrored { &[0, 1, 2][..] } else { &[2] };
+        bad.iter().for_each(|&disk| disks[disk].inject(fault.clone()));
+        if level == Level::Parity {
+            set.fail(1).await.expect("the others are enough");
+            set.let_go(1).await;
+        }
+        assert!(count(&set, &written).await[2] > 0, "{level}");
+        let lost = set.status().done.lost_reads;
+        disks.iter().for_each(|disk| disk.heal());
+        assert!(all_of(&set).await == written, "{level}");
+        lost
+    })
+}
+
+#[test]
+fn reads_of_what_a_disk_may_give_later_are_not_counted_as_lost() {
+    let lost = || [Level::Parity, Level::Mirrored, Level::Striped].map(lost_for_a_moment);
+    assert_eq!(lost(), [0; 3]);
+    #[cfg(feature = "planted-bugs")]
+    {
+        let [parity, mirrored, _] = crate::with(raid::planted::Bug::HastyReads, lost);
+        assert!(parity > 0 && mirrored > 0, "{parity} and {mirrored}");
+    }
+}
+
 /// A disk that was taken out stays a source of its slot while another slot's disk is replaced.
 #[test]
 fn a_replacement_keeps_the_sources_of_other_slots() {
