@@ -35,7 +35,7 @@ use crate::blocks::{BLOCK, Blocks};
 use crate::interrupts::Interrupts;
 use crate::label::Label;
 use crate::layout::{Layout, Level, Piece};
-use crate::members::{Members, lost};
+use crate::members::{Members, unread};
 use crate::missed::Missed;
 use crate::plan::Part;
 use crate::planted::{Bug, is_planted};
@@ -183,7 +183,7 @@ impl Array {
         let at = self.data_start + piece.offset;
         if self.layout.level == Level::Striped {
             let read = self.members.read(piece.member, at, buffer).await;
-            return read.ok_or_else(|| lost(Verb::Read));
+            return read.ok_or_else(|| unread(Verb::Read)); // nothing tells whether it is lost
         }
         let (stripe, from) = (piece.offset / self.layout.unit, piece.offset % self.layout.unit);
         if !self.written.has(stripe) {

@@ -779,6 +779,11 @@ pub(crate) fn watched(
     (watched, calls)
 }
 
+/// Error when a disk that cannot be read may have the data. The caller fills in the range.
+pub(crate) fn unread(verb: Verb) -> IoError {
+    IoError::new(verb, 0, 0, ErrorKind::TimedOut)
+}
+
 /// Error when the remaining members do not have the data. The caller fills in the range.
 pub(crate) fn lost(verb: Verb) -> IoError {
     IoError::new(verb, 0, 0, ErrorKind::Other)

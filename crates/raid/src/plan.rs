@@ -178,7 +178,7 @@ impl Stripe<'_> {
             }
             self.members.clock.sleep(Duration::from_millis(*pause)).await;
         }
-        self.unit(column, index).await
+        self.unit(column, index).await.map_err(|_| lost(Verb::Read))
     }
 
     /// Plans the changes on each member.

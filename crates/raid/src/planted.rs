@@ -93,6 +93,8 @@ planted::bugs! {
     HastyLabels,
     /// The disk of an out member stops being a source when another one takes its place.
     ClosedSources,
+    /// The disk that has left a slot is closed though no member of the slot is in.
+    HastyReleases,
     /// A call waits for its disk even after that is out.
     PatientCalls,
     /// Long work goes on though it is paused.

@@ -24,11 +24,13 @@
 //!
 //! **Commit point**: the labels of all other members say that it is in.
 
+use std::pin::pin;
 use std::rc::Rc;
 
 use block::{BlockDevice, Verb};
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::future::{Either, select};
 use futures::stream::FuturesOrdered;
 
 use runtime::sync::yield_now;
@@ -40,7 +42,7 @@ use crate::label::{Id, Slot, Standing, rows_of};
 use crate::labels::{Read, read_labels};
 use crate::layout::Level;
 use crate::planted::{Bug, is_planted};
-use crate::sources::Expected;
+use crate::sources::{Expected, SOURCE_PATIENCE};
 use crate::stripe::{Column, Given};
 use crate::wipe::wipe;
 
@@ -130,17 +132,30 @@ impl Array {
     ) -> Result<(), RebuildError> {
         self.check(slot, &*device, member)?;
         let has_most = self.has_all_but_missed(slot, &*device, member).await;
-        let standing = if has_most { Standing::CatchingUp } else { Standing::Rebuilding };
-        self.members.begin(slot, device.clone(), Slot { member, standing });
-        self.settled().await?; // no member by itself from here on
-        let emptied = wipe(&*device, self.data_start).await;
-        if emptied.is_err() {
-            self.members.call_out(slot);
-            return Err(RebuildError::Failed);
+        if self.interrupts.is_cancelled(Work::Fill) {
+            return Err(RebuildError::Cancelled);
         }
+        let standing = if has_most { Standing::CatchingUp } else { Standing::Rebuilding };
+        self.members.begin(slot, device, Slot { member, standing });
+        self.settled().await?; // no member by itself from here on
+        self.empty(slot).await?;
         self.sums.come_back(slot);
         self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
         self.fill_and_admit(slot, 0, has_most, &mut progress).await
+    }
+
+    /// Wipes the disk that is being filled for a slot. It may hang: a fill that is cancelled does
+    /// not wait for it.
+    pub(crate) async fn empty(&self, slot: usize) -> Result<(), RebuildError> {
+        let Some(device) = self.members.filled_disk(slot) else {
+            return Err(RebuildError::Failed); // the fill has ended
+        };
+        let wiping = wipe(&*device, self.data_start);
+        let wiped = self.members.answer(slot, &device, wiping, Verb::Write).await;
+        if wiped.is_err() && self.members.is_used(slot, &device) {
+            self.members.lose(slot, &device);
+        }
+        wiped.map_err(|_| RebuildError::Failed)
     }
 
     /// Fills a member from this stripe on, and then admits it.
@@ -178,9 +193,13 @@ impl Array {
     }
 
     /// Whether a device is the slot's last member, unchanged since it went when all were in or
-    /// partly caught up since, and what it lacks is known.
+    /// partly caught up since, and what it lacks is known. A disk that does not answer is not.
     async fn has_all_but_missed(&self, slot: usize, device: &dyn BlockDevice, member: Id) -> bool {
-        let Ok(Read { label, is_overwritten: false, .. }) = read_labels(device).await else {
+        let patience = self.members.clock.sleep(SOURCE_PATIENCE);
+        let reading = pin!(read_labels(device));
+        let Either::Left((Ok(Read { label, is_overwritten: false, .. }), _)) =
+            select(reading, patience).await
+        else {
             return false;
         };
         let ours = self.members.label();

@@ -12,7 +12,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::array::Array;
+use crate::blocks::BLOCK;
 use crate::scrub::Scrubbed;
+use crate::stripe::Column;
 
 /// Pauses before a fill's retries, in seconds.
 const PAUSES_S: [u64; 3] = [1, 4, 15];
@@ -50,7 +52,19 @@ impl Array {
                 self.give_unit(slot, stripe).await;
             } else if self.members.has(slot) {
                 self.scrub_stripe(stripe, &mut Scrubbed::default()).await;
+                self.forget_given(slot, stripe).await;
             }
+        }
+    }
+
+    /// Removes the blocks of a stripe that the member itself gives from the list: it was to be
+    /// replaced, and could not be read itself.
+    async fn forget_given(&self, slot: usize, stripe: u64) {
+        let column = Column { stripe, from: 0, to: self.layout.unit };
+        let given = self.stripe().give(&column, slot).await;
+        for block in (0..column.blocks()).filter(|&block| given.is_known(block)) {
+            let at = column.offset(&self.layout) + block as u64 * BLOCK;
+            self.members.unread.forget_range(slot, at, BLOCK);
         }
     }
 }

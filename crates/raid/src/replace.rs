@@ -24,9 +24,10 @@
 //! 2. The slot of an incoming disk has a member that is in.
 //! 3. The old disk is released when the labels that call the new one in are durable.
 //! 4. Nothing that fills the new disk is written to the old one.
+//! 5. A disk that left its slot stays a source until the slot has a member that is in.
 //!
 //! Not asserted: 4, which separates two kinds of writes: one of them goes to the incoming disk
-//! only.
+//! only; 5, which is what [`Members::release_leaving`] does.
 
 use std::rc::Rc;
 
@@ -44,7 +45,6 @@ use crate::planted::{Bug, is_planted};
 use crate::rebuild::{PASSED, RebuildError};
 use crate::sources::Expected;
 use crate::stripe::Column;
-use crate::wipe::wipe;
 
 impl Members {
     /// Whether the member of a slot is being replaced: it is in, and another disk gets its writes
@@ -69,7 +69,6 @@ impl Members {
         // The leaving disk of this slot may be the same disk.
         let leaving = self.leaving.take().filter(|(of, _)| *of != slot);
         leaving.into_iter().for_each(|(of, device)| self.has_stranger(of, device));
-        self.unread.forget(slot);
         let mut label = self.label.borrow_mut();
         label.replacement = Some(Replacement { slot, other, is_done: false });
         label.generation += 1;
@@ -125,7 +124,6 @@ impl Members {
             self.exchange(false);
         }
         let new = self.incoming.take();
-        new.iter().for_each(|new| self.unread.forget(new.slot));
         self.leaves(new.map(|new| (new.slot, new.device)));
         let mut label = self.label.borrow_mut();
         label.replacement = None;
@@ -180,11 +178,18 @@ impl Members {
         self.leaves(Some((slot, device)));
     }
 
-    /// Takes the disk that left its slot, or never came in, from the sources, unless the slot lacks
-    /// blocks that it may have.
-    pub(crate) fn release_leaving(&self) -> Option<Rc<dyn BlockDevice>> {
+    /// Takes the disk that left its slot, or never came in, from the sources. It stays one while
+    /// the slot lacks blocks that it may have, and while a replacement is to be resumed with it. A
+    /// disk that never came in has no such block: the member got each one that was found.
+    pub(crate) fn release_leaving(&self, has_come: bool) -> Option<Rc<dyn BlockDevice>> {
         let (slot, device) = self.leaving.take()?;
-        if self.unread.of(slot).is_empty() {
+        let is_resumed = self.label.borrow().replacement.is_some_and(|it| it.slot == slot);
+        let is_in = self.has(slot) || is_planted(Bug::HastyReleases);
+        if !is_in || is_resumed {
+            self.leaving.replace(Some((slot, device)));
+            return None;
+        }
+        if self.unread.of(slot).is_empty() || !has_come {
             return Some(device);
         }
         self.has_stranger(slot, device);
@@ -209,11 +214,10 @@ impl Members {
         }
     }
 
-    /// Handles a write error of a disk that is being filled.
-    pub(crate) fn fill_failed(&self, slot: usize) {
-        if self.is_replaced(slot) {
-            self.end_replacement();
-        }
+    /// The disk that is being filled for a slot.
+    pub(crate) fn filled_disk(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
+        let coming = || self.writable(slot).filter(|_| self.coming() == Some(slot));
+        self.incoming(slot).or_else(coming)
     }
 
     pub(crate) async fn write_incoming(
@@ -257,8 +261,8 @@ impl Array {
             self.settled().await?;
             return self.make_again(slot, device, member, progress).await;
         }
-        self.members.begin_replacing(slot, device.clone(), member);
-        let copied = self.copy_all(slot, &*device, progress).await;
+        self.members.begin_replacing(slot, device, member);
+        let copied = self.copy_all(slot, progress).await;
         if self.members.coming() == Some(slot) {
             return self.go_on_from_others(slot, progress).await; // the old disk has failed
         }
@@ -273,7 +277,6 @@ impl Array {
     async fn copy_all(
         &self,
         slot: usize,
-        device: &dyn BlockDevice,
         progress: &mut impl FnMut(u64, u64),
     ) -> Result<(), RebuildError> {
         let stopped = |_| RebuildError::Stopped;
@@ -282,9 +285,7 @@ impl Array {
             if is_it { Ok(()) } else { Err(RebuildError::Failed) }
         };
         self.settled().await?; // all disks know of it from here on
-        if wipe(device, self.data_start).await.is_err() {
-            self.members.fill_failed(slot);
-        }
+        self.empty(slot).await?;
         self.log.copy_map(slot).await.map_err(stopped)?;
         for (of, group) in self.sums.groups_of(slot) {
             is_replaced()?;

@@ -20,6 +20,7 @@ use crate::blocks::BLOCK;
 use crate::interrupts::Work;
 use crate::label::{Id, Label, Standing};
 use crate::layout::{Layout, Level};
+use crate::members::{lost, unread};
 use crate::rebuild::RebuildError;
 use crate::scrub::{ScrubError, Scrubbed};
 use crate::status::{Done, Status};
@@ -59,9 +60,10 @@ struct Inner {
 }
 
 impl Inner {
-    /// Closes the disk that has left its slot, unless it may have blocks that the new one lacks.
-    fn release_leaving(&self) {
-        if let Some(left) = self.array.members.release_leaving() {
+    /// Closes the disk that has left its slot, unless it may have blocks that the slot lacks; or
+    /// the one that has not come in.
+    fn release_leaving(&self, has_come: bool) {
+        if let Some(left) = self.array.members.release_leaving(has_come) {
             // Do not wait: the disk may be about to die.
             self.tasks.spawn(left.close().map(|_| ()).boxed_local());
         }
@@ -207,11 +209,7 @@ impl Set {
     ) -> Result<(), RebuildError> {
         let rebuilt = self.run(Verb::Write, async move |set| {
             let rebuilt = set.array.rebuild(slot, device, member, progress).await;
-            // A replacement that is resumed later needs its other disk.
-            let is_needed = set.array.members.label().replacement.is_some();
-            if rebuilt.is_ok() && !is_needed {
-                set.release_leaving();
-            }
+            set.release_leaving(rebuilt.is_ok());
             set.fill_later(slot);
             Ok(rebuilt)
         });
@@ -235,7 +233,7 @@ impl Set {
     ) -> Result<(), RebuildError> {
         let replaced = self.run(Verb::Write, async move |set| {
             let replaced = set.array.replace(slot, device, member, progress).await;
-            set.release_leaving();
+            set.release_leaving(replaced.is_ok());
             set.fill_later(slot);
             Ok(replaced)
         });
@@ -348,11 +346,11 @@ impl BlockDevice for Set {
             let members = &set.array.members;
             let _client = members.pace.client();
             let read = set.array.read(offset, buffer).await;
-            let pieces = || set.array.layout.pieces(offset, length);
-            let is_unread = || pieces().any(|it| members.unread.has_in(it.offset, it.length));
-            if read.is_err() && !members.have_stopped() && !is_unread() {
+            let is_unread = read.as_ref().is_err_and(|error| *error == unread(Verb::Read));
+            if read.is_err() && !members.have_stopped() && !is_unread {
                 members.counts.note(|done| done.lost_reads += 1);
             }
+            let read = if is_unread { Err(lost(Verb::Read)) } else { read }; // EIO as well
             read.map_err(of_range(Verb::Read, offset, length))
         })
     }

@@ -39,7 +39,7 @@ use crate::stripe::{Agreed, Column, Found, Given, Stripe};
 use crate::table::{MARK, sum_of};
 
 /// Time to wait for a disk that is not a member. It may be out because it hangs.
-const SOURCE_PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const SOURCE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How far to trust the bytes of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use futures::future::{join, join_all};
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::layout::{Layout, Level};
-use crate::members::{Members, lost};
+use crate::members::{Members, lost, unread};
 use crate::missed::Missed;
 use crate::parity::missing;
 use crate::planted::{Bug, is_planted};
@@ -177,10 +177,17 @@ impl Stripe<'_> {
     /// A data unit's bytes of a column.
     ///
     /// # Errors
-    /// [`IoError`] when a block of it is lost.
+    /// [`lost`] when a block of it is lost, [`unread`] when disks may give all of them later.
     pub(crate) async fn unit(&self, column: &Column, index: usize) -> Result<Vec<u8>, IoError> {
         let given = self.given_unit(column, index).await;
-        if given.is_good() { Ok(given.bytes) } else { Err(lost(Verb::Read)) }
+        let mut missing = (0..column.blocks()).filter(|&block| !given.has(block));
+        if given.is_good() {
+            Ok(given.bytes)
+        } else if missing.any(|block| !given.is_unread(block)) || is_planted(Bug::HastyReads) {
+            Err(lost(Verb::Read))
+        } else {
+            Err(unread(Verb::Read))
+        }
     }
 
     /// A data unit's bytes of a column, with a verdict on each block.

@@ -2,7 +2,8 @@
 //!
 //! Such a block is not lost: a disk that could not be read may have it. It keeps its true checksum,
 //! which the bytes on the member do not fit, and reads as EIO. It stays on this list until a read,
-//! a scrub, a later attempt ([`crate::refill`]) or a client writes it.
+//! a scrub, a later attempt ([`crate::refill`]) or a client writes it. If the member is to be
+//! replaced and stays after all, it still lacks the block.
 //!
 //! Invariant:
 //! 1. A block is listed from the time a fill leaves it out until it is written or its member goes.
@@ -38,12 +39,6 @@ impl Unread {
     /// Removes all blocks of a slot that another disk has taken.
     pub(crate) fn forget(&self, slot: usize) {
         self.0.borrow_mut().retain(|(of, _)| *of != slot);
-    }
-
-    /// Whether a block in this range is listed for any member.
-    pub(crate) fn has_in(&self, offset: u64, length: u64) -> bool {
-        let is_in = |&(_, at): &(usize, u64)| at + BLOCK > offset && offset + length > at;
-        self.0.borrow().iter().any(is_in)
     }
 
     /// The listed blocks of a slot.

@@ -24,7 +24,6 @@ use duramen_settings::RaidSettings;
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::{Either, select};
-use raid::assembly::has_gone_on_without;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
 use raid::{RebuildError, ScrubError, Scrubbed, Set, Status, Work};
@@ -38,7 +37,7 @@ use server::reactor::elsewhere;
 use super::scrub::{named, unscrubbed};
 use crate::folder::real_place;
 use crate::losses;
-use crate::members::{Member, is_spare, label_at, open_member, real};
+use crate::members::{Member, is_spare, label_at, real};
 use crate::occupied::what_is_on;
 use crate::stack::{Lost, OpenSet, Returned, Scrub};
 use crate::volume::Volume;
@@ -56,6 +55,8 @@ const ATTENDANTS: usize = 2;
 const BUSY: &str = "a member is being made already";
 /// Time to wait for a removed disk to close.
 const LET_GO_PATIENCE: Duration = Duration::from_secs(5);
+/// Time to wait for a new disk when it is looked at.
+const LOOK_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Orders for an open set, with all that is needed to carry them out. A clone shares the same set.
 #[derive(Clone)]
@@ -110,16 +111,6 @@ fn refusal(why: impl ToString) -> Refused {
     Refused::Conflict(why.to_string())
 }
 
-/// A disk was used apart from the set as it is served: a rebuild would overwrite what it alone has.
-fn apart(disk: &Path, slot: usize) -> String {
-    let disk = disk.display();
-    format!(
-        "{disk} was used apart from the other disks, and may have data that they lack: it stays \
-         out. The next start offers the choice between the two. To give up the data of {disk} now, \
-         use 'duramen raid replace VOLUME {slot} {disk} --force'"
-    )
-}
-
 /// A disk that is about to become a member.
 pub(super) struct Replacing {
     pub(super) slot: usize,
@@ -130,6 +121,8 @@ pub(super) struct Replacing {
     /// Path of the replaced disk, if a user has taken that out: it stays a source until the new one
     /// is in.
     pub(super) offline: Option<PathBuf>,
+    /// Whether the disk is new to the set: it is no source if it does not become a member.
+    pub(super) is_new: bool,
 }
 
 impl Replacing {
@@ -266,7 +259,27 @@ impl Orders {
     /// Opens a disk that is about to become a spare or a member. It must be large enough, and empty
     /// unless `force` permits losing its contents.
     async fn open_new(&self, path: &Path, force: bool) -> Result<Rc<dyn BlockDevice>, Refused> {
-        // It may be a disk of the set that is out.
+        let open = |access| {
+            let place = path.to_owned();
+            elsewhere(move || open_unless_used(&place, access, force)).boxed_local()
+        };
+        // A refusal must not cost the set a source.
+        let patience = self.runtime.clock.sleep(LOOK_PATIENCE);
+        match select(open(Access::Glance), patience).await {
+            Either::Left((looked, _)) => drop(looked?),
+            Either::Right(_) => {
+                return Err(refusal(format_args!("{} does not answer", path.display())));
+            }
+        }
+        self.let_go_at(path).await;
+        let device = (self.device)(open(Access::ReadWrite).await?.large_past_cache());
+        let fits = self.open.set.fits(&*device);
+        fits.map_err(|error| refusal(format_args!("{}: {error}", path.display())))?;
+        Ok(device)
+    }
+
+    /// Closes the disk at this path if it is a disk of the set that is out.
+    async fn let_go_at(&self, path: &Path) {
         self.open.release(path).await;
         for (slot, known) in self.open.set.label().slots.iter().enumerate() {
             let place = self.path_of_member(&known.member);
@@ -274,22 +287,6 @@ impl Orders {
                 self.let_go(slot).await;
             }
         }
-        let place = path.to_owned();
-        let opened = elsewhere(move || {
-            let disk = DiskFile::open(&place, Access::ReadWrite).map_err(refusal)?;
-            match what_is_on(&disk, &place).map_err(refusal)?.filter(|_| !force) {
-                Some(what) => {
-                    let place = place.display();
-                    let why = format_args!("{place} holds {what}; if that is meant, say --force");
-                    Err(refusal(why))
-                }
-                None => Ok(disk.large_past_cache()),
-            }
-        });
-        let device = (self.device)(opened.await?);
-        let fits = self.open.set.fits(&*device);
-        fits.map_err(|error| refusal(format_args!("{}: {error}", path.display())))?;
-        Ok(device)
     }
 
     /// Rebuilds returned members that are out.
@@ -308,43 +305,10 @@ impl Orders {
                 )),
             }
             let job = self.jobs.begin("rebuild", 0, "bytes", true);
-            let replacing = Replacing { slot, device, member, replaced, offline: None };
+            let replacing =
+                Replacing { slot, device, member, replaced, offline: None, is_new: false };
             self.make_again(replacing, job).await;
             self.is_busy.set(false);
-        }
-    }
-
-    /// Looks for members that were missing when the set was opened: one that has been plugged in
-    /// since then returns like any other.
-    async fn find_late(&self) {
-        let Label { slots, set, .. } = self.open.set.label();
-        let is_out = |&slot: &usize| slots[slot].standing == Standing::Stale;
-        self.open.late.borrow_mut().retain(is_out);
-        let late: Vec<usize> = self.open.late.borrow().iter().copied().collect();
-        let known: Vec<PathBuf> =
-            self.open.members.borrow().iter().map(|member| real(&member.path)).collect();
-        let listed = self.open.listed.borrow().clone();
-        for slot in late {
-            let member = slots[slot].member;
-            for path in listed.iter().filter(|path| !known.contains(&real(path))) {
-                let place = path.clone();
-                let look = move || open_member(&place, &set, &member);
-                let Some(Some((found, disk))) = self.look_at(path, look).await else { continue };
-                self.open.late.borrow_mut().remove(&slot);
-                if has_gone_on_without(&found.label, &self.open.set.label()) {
-                    words::say(format_args!(
-                        "{}: {}",
-                        self.volume.path.display(),
-                        apart(&found.path, slot)
-                    ));
-                    break;
-                }
-                let device = (self.device)(disk.large_past_cache());
-                let path = found.path.clone();
-                self.open.members.borrow_mut().push(found);
-                self.open.has_returned(Returned { slot, member, path, device });
-                break;
-            }
         }
     }
 
@@ -458,7 +422,8 @@ impl Orders {
         if let Some(returned) = self.open.take_returned(slot, &path) {
             let Returned { device, member, .. } = returned;
             let replaced = Some(old.member).filter(|_| is_good);
-            return Ok(Replacing { slot, device, member, replaced, offline: None });
+            let (offline, is_new) = (None, false);
+            return Ok(Replacing { slot, device, member, replaced, offline, is_new });
         }
         let device = self.open_new(&path, force).await?;
         let member = new_id(&*self.runtime.random);
@@ -469,7 +434,7 @@ impl Orders {
         if !is_good {
             self.unlist(old.member);
         }
-        Ok(Replacing { slot, device, member, replaced, offline })
+        Ok(Replacing { slot, device, member, replaced, offline, is_new: true })
     }
 
     /// Last known path of a member's disk, if a user has taken that member out.
@@ -514,7 +479,7 @@ impl Orders {
     }
 
     async fn make_again(&self, replacing: Replacing, job: Job) {
-        let Replacing { slot, member, replaced, .. } = replacing;
+        let Replacing { slot, member, replaced, is_new, .. } = replacing;
         let offline = replacing.offline.clone();
         let unit = self.open.set.layout().unit;
         let job = Rc::new(job);
@@ -537,7 +502,11 @@ impl Orders {
                 words::say(format_args!("{path}: slot {slot} is not made again: {error}"));
                 // The disk may serve as a spare again from the next start on.
                 self.is_no_spare(member);
-                self.let_go(slot).await; // a good member stays in
+                // A disk that came back stays a source, and so does an old one in the slot.
+                let has_slot = self.open.set.label().slots[slot].member == member;
+                if is_new && has_slot {
+                    self.let_go(slot).await;
+                }
                 if error == RebuildError::Cancelled { End::Cancelled } else { End::Failed }
             }
         };
@@ -702,6 +671,18 @@ impl Orders {
             }
         };
         self.runtime.tasks.spawn(watch.boxed_local());
+    }
+}
+
+/// Opens a disk, unless it has contents that `force` does not permit losing.
+fn open_unless_used(path: &Path, access: Access, force: bool) -> Result<DiskFile, Refused> {
+    let disk = DiskFile::open(path, access).map_err(refusal)?;
+    match what_is_on(&disk, path).map_err(refusal)?.filter(|_| !force) {
+        Some(what) => {
+            let path = path.display();
+            Err(refusal(format_args!("{path} holds {what}; if that is meant, say --force")))
+        }
+        None => Ok(disk),
     }
 }
 

@@ -11,8 +11,8 @@ use futures::future::{Either, join, select};
 use raid::assembly::Witness;
 use raid::label::Standing;
 use raid::layout::Level;
-use raid::{OpenError, OpenOptions, Set, Work, open};
-use sim::{Disk, Effect, Executor, Fault, Prng};
+use raid::{OpenError, OpenOptions, RebuildError, Set, Work, open};
+use sim::{Disk, Effect, Executor, Fault, Persistence, Prng};
 
 use crate::failed_starts::{flip, records};
 use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set};
@@ -443,6 +443,45 @@ fn a_block_that_a_replacement_could_not_have_made_is_unread() {
     });
 }
 
+/// A member lacks a block that another disk cannot give at the moment, or cannot give it itself. It
+/// is to be replaced, and that is cancelled before any stripe is copied, or after some.
+#[test]
+fn what_a_member_lacks_is_told_after_a_replacement_that_was_cancelled() {
+    for (is_rotten, is_early) in [(true, true), (true, false), (false, false)] {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let (disks, set, written) = full_set(&executor, (Level::Parity, 4)).await;
+            let (at, set) = (set.label().data_start + 3 * BLOCK, Rc::new(set));
+            let fault = Fault::on(Verb::Read, Effect::Eio).within(at..at + BLOCK).forever();
+            disks[2].inject(fault.clone());
+            let mut new = new_disks(&executor, 2);
+            if is_rotten {
+                flip(&disks[1], at + 77).await;
+                set.replace(1, new.remove(0), [8; 16], |_, _| ()).await.expect("nothing fails");
+                assert_eq!(set.status().met[1].unread, 1);
+            } else {
+                disks[1].inject(fault);
+            }
+            let cancelling = set.clone();
+            let cancel = move |done, _| _ = (done == 30).then(|| cancelling.cancel(Work::Fill));
+            set.pause(is_early);
+            let later = async {
+                executor.runtime().clock.sleep(Duration::from_secs(5)).await;
+                set.cancel(Work::Fill);
+            };
+            let replaced = set.replace(1, new.remove(0), [9; 16], cancel);
+            let replaced = join(replaced, later).await.0;
+            assert_eq!(replaced, Err(RebuildError::Cancelled));
+            let unread = || set.status().met[1].unread;
+            assert_eq!(unread(), 1, "rotten: {is_rotten}, early: {is_early}");
+            disks.iter().for_each(|disk| disk.heal());
+            executor.runtime().clock.sleep(Duration::from_secs(600)).await;
+            assert_eq!(unread(), 0, "rotten: {is_rotten}, early: {is_early}");
+            assert!(all_of(&set).await == written);
+        });
+    }
+}
+
 /// A block is lost, and another one is unread.
 #[test]
 fn reads_of_what_is_lost_count_while_something_else_is_unread() {
@@ -469,6 +508,39 @@ fn reads_of_what_is_lost_count_while_something_else_is_unread() {
     });
 }
 
+/// A disk cannot read a block at the moment, and no other has it. Returns the number of reads that
+/// failed for lost data.
+fn lost_for_a_moment(level: Level) -> u64 {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, (level, 3)).await;
+        let at = set.label().data_start + 3 * BLOCK;
+        let fault = Fault::on(Verb::Read, Effect::Eio).within(at..at + BLOCK).forever();
+        let bad = if level == Level::Mirrored { &[0, 1, 2][..] } else { &[2] };
+        bad.iter().for_each(|&disk| disks[disk].inject(fault.clone()));
+        if level == Level::Parity {
+            set.fail(1).await.expect("the others are enough");
+            set.let_go(1).await;
+        }
+        assert!(count(&set, &written).await[2] > 0, "{level}");
+        let lost = set.status().done.lost_reads;
+        disks.iter().for_each(|disk| disk.heal());
+        assert!(all_of(&set).await == written, "{level}");
+        lost
+    })
+}
+
+#[test]
+fn reads_of_what_a_disk_may_give_later_are_not_counted_as_lost() {
+    let lost = || [Level::Parity, Level::Mirrored, Level::Striped].map(lost_for_a_moment);
+    assert_eq!(lost(), [0; 3]);
+    #[cfg(feature = "planted-bugs")]
+    {
+        let [parity, mirrored, _] = crate::with(raid::planted::Bug::HastyReads, lost);
+        assert!(parity > 0 && mirrored > 0, "{parity} and {mirrored}");
+    }
+}
+
 /// A disk that was taken out stays a source of its slot while another slot's disk is replaced.
 #[test]
 fn a_replacement_keeps_the_sources_of_other_slots() {
@@ -487,6 +559,92 @@ fn a_replacement_keeps_the_sources_of_other_slots() {
         set.replace(3, new, [8; 16], |_, _| ()).await.expect("the old one is good");
         assert_eq!(count(&set, &written).await[1..], [0, 0]);
     });
+}
+
+/// A member fails one write while it is being replaced, a person cancels that, and a block of
+/// another member has rotted. Returns the numbers of right, wrong and unreadable blocks.
+fn cancelled_without_the_old_disk(level: Level) -> [usize; 3] {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, (level, 3)).await;
+        let (at, set) = (set.label().data_start, Rc::new(set));
+        let (cancelling, new) = (set.clone(), new_disks(&executor, 1).remove(0));
+        disks[1].fail(Verb::Write, 1, Persistence::Once);
+        let cancel = move |done, _| _ = (done == 1).then(|| cancelling.cancel(Work::Fill));
+        let filled = set.replace(1, new, [9; 16], cancel).await;
+        assert_eq!(filled, Err(RebuildError::Cancelled));
+        assert!(set.label().slots[1].standing.is_out(), "it has failed");
+        set.let_go(1).await; // the new disk
+        let bad = if level == Level::Parity { &[2][..] } else { &[0, 2] };
+        for &disk in bad {
+            flip(&disks[disk], at + 3 * BLOCK + 77).await;
+        }
+        count(&set, &written).await
+    })
+}
+
+#[test]
+fn a_disk_that_has_left_its_slot_is_kept_while_no_other_is_in() {
+    let levels = [Level::Parity, Level::Mirrored];
+    let counts = || levels.map(cancelled_without_the_old_disk);
+    let bad = || counts().map(|[_, wrong, unread]| (wrong, unread));
+    assert_eq!(bad(), [(0, 0); 2]);
+    #[cfg(feature = "planted-bugs")]
+    for (wrong, unread) in crate::with(raid::planted::Bug::HastyReleases, bad) {
+        assert!(wrong == 0 && unread > 0, "{wrong} wrong, {unread} unread");
+    }
+}
+
+/// A new disk hangs, and a person cancels its fill a minute later. Returns whether the order ends,
+/// and the set is then as before.
+fn ends_when_cancelled(level: Level, is_replacement: bool, fault: &Fault) -> bool {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (_, set, written) = full_set(&executor, (level, 3)).await;
+        let new = new_disks(&executor, 1).remove(0);
+        new.inject(fault.clone().forever());
+        let filling = async {
+            if is_replacement {
+                return set.replace(1, new, [9; 16], |_, _| ()).await;
+            }
+            set.fail(1).await.expect("the others are enough");
+            set.rebuild(1, new, [9; 16], |_, _| ()).await
+        };
+        let cancelling = async {
+            executor.runtime().clock.sleep(Duration::from_secs(60)).await;
+            set.cancel(Work::Fill);
+        };
+        let both = within(&executor, 600, join(filling, cancelling)).await;
+        let Some((filled, ())) = both else { return false };
+        assert_eq!(set.status().rebuild, None, "{level}, {fault:?}: {filled:?}");
+        if filled.is_ok() {
+            return *fault == Fault::on(Verb::Read, Effect::Silent); // a member that hangs is one
+        }
+        let counts = within(&executor, 600, count(&set, &written)).await;
+        assert!(counts.is_some_and(|it| it[1..] == [0, 0]), "{level}, {fault:?}: {counts:?}");
+        assert!(within(&executor, 600, set.close()).await.is_some(), "{level}, {fault:?}");
+        filled == Err(RebuildError::Cancelled)
+    })
+}
+
+#[test]
+fn a_fill_ends_when_it_is_cancelled_wherever_its_disk_hangs() {
+    let write = Fault::on(Verb::Write, Effect::Silent);
+    let faults = (1..=6).map(|nth| write.clone().nth(nth));
+    let others = [Verb::Read, Verb::Flush].map(|verb| Fault::on(verb, Effect::Silent));
+    for fault in faults.chain(others) {
+        for level in [Level::Parity, Level::Mirrored] {
+            for is_replacement in [false, true] {
+                let ends = ends_when_cancelled(level, is_replacement, &fault);
+                assert!(ends, "{level}, is a replacement: {is_replacement}, {fault:?}");
+            }
+        }
+    }
+    #[cfg(feature = "planted-bugs")]
+    for is_replacement in [false, true] {
+        let work = || ends_when_cancelled(Level::Parity, is_replacement, &write.clone().nth(4));
+        assert!(!crate::with(raid::planted::Bug::PatientCalls, work));
+    }
 }
 
 /// A disk hangs and is taken out, and another one cannot read a block: no call waits forever.

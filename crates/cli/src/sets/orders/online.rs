@@ -21,10 +21,46 @@ use raid::label::{Id, Label, Standing};
 use server::control::Refused;
 use server::reactor::elsewhere;
 
-use super::{BUSY, Orders, Replacing, apart, refusal};
-use crate::members::{Member, find_member, real};
+use super::{BUSY, Orders, Replacing, refusal};
+use crate::members::{Member, find_member, open_member, real};
+use crate::stack::Returned;
+use crate::words;
 
 impl Orders {
+    /// Looks for members that were missing when the set was opened: one that has been plugged in
+    /// since then returns like any other.
+    pub(in crate::sets) async fn find_late(&self) {
+        let Label { slots, set, .. } = self.open.set.label();
+        let is_out = |&slot: &usize| slots[slot].standing == Standing::Stale;
+        self.open.late.borrow_mut().retain(is_out);
+        let late: Vec<usize> = self.open.late.borrow().iter().copied().collect();
+        let known: Vec<PathBuf> =
+            self.open.members.borrow().iter().map(|member| real(&member.path)).collect();
+        let listed = self.open.listed.borrow().clone();
+        for slot in late {
+            let member = slots[slot].member;
+            for path in listed.iter().filter(|path| !known.contains(&real(path))) {
+                let place = path.clone();
+                let look = move || open_member(&place, &set, &member);
+                let Some(Some((found, disk))) = self.look_at(path, look).await else { continue };
+                self.open.late.borrow_mut().remove(&slot);
+                if has_gone_on_without(&found.label, &self.open.set.label()) {
+                    words::say(format_args!(
+                        "{}: {}",
+                        self.volume.path.display(),
+                        apart(&found.path, slot)
+                    ));
+                    break;
+                }
+                let device = (self.device)(disk.large_past_cache());
+                let path = found.path.clone();
+                self.open.members.borrow_mut().push(found);
+                self.open.has_returned(Returned { slot, member, path, device });
+                break;
+            }
+        }
+    }
+
     /// Prepares the disk of the member of a slot, which is out by then, for its resync. Without a
     /// path the disk is searched for at the members' paths in the settings. No other rebuild begins
     /// until this one has ended.
@@ -57,13 +93,14 @@ impl Orders {
         if has_gone_on_without(&found.label, &self.open.set.label()) {
             return Err(refusal(apart(&found.path, slot)));
         }
+        // The list comes first: if it cannot be written, the disk stays open as a source.
+        self.put_back_on_list(found.clone())?;
         let device = self.open_returning(slot, &found).await?;
         if let Err(error) = self.open.set.fits(&*device) {
             return Err(refusal(format_args!("{}: {error}", found.path.display())));
         }
-        self.put_back_on_list(found)?;
         self.open.late.borrow_mut().remove(&slot);
-        Ok(Replacing { slot, device, member, replaced: None, offline: None })
+        Ok(Replacing { slot, device, member, replaced: None, offline: None, is_new: false })
     }
 
     /// Possible paths of a member: the paths on the list, and its last known path.
@@ -134,4 +171,14 @@ fn not_found(slot: usize, places: &[PathBuf]) -> Refused {
     let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     let places = places.join(", ");
     refusal(format_args!("no disk with the member of slot {slot} was found; looked at {places}"))
+}
+
+/// A disk was used apart from the set as it is served: a rebuild would overwrite what it alone has.
+fn apart(disk: &Path, slot: usize) -> String {
+    let disk = disk.display();
+    format!(
+        "{disk} was used apart from the other disks, and may have data that they lack: it stays \
+         out. The next start offers the choice between the two. To give up the data of {disk} now, \
+         use 'duramen raid replace VOLUME {slot} {disk} --force'"
+    )
 }

@@ -177,3 +177,30 @@ fn the_disk_of_a_member_that_was_taken_out_is_let_go_of_when_a_spare_has_its_pla
     wipe(&place.disks[0]);
     place.assert_whole(&[("one", &letter(1))]);
 }
+
+/// An order about its slot is refused, or does not complete: the set reads from it what the others
+/// lack, as before.
+#[test]
+fn the_disk_of_a_member_that_was_taken_out_is_kept_when_an_order_does_not_complete() {
+    let place = Place::made("--raid5", 3, &[]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    place.raid(&["fail", "1", "--force"]).good();
+    put(&serving, "data", "two", &letter(2));
+    let disk = text(&place.disks[1]);
+    let assert_kept = || duramen(&["mkfs", "--bare", "--force", disk]).failed(1, "in use");
+    assert_kept();
+    place.raid(&["replace", "1", disk]).failed(1, "say --force");
+    assert_kept();
+    place.raid(&["pause"]).good();
+    place.raid(&["online", "1", "--background"]).good();
+    place.wait(|place| place.raid(&["cancel"]).code == 0);
+    place.wait(|place| place.state_of(1) == "stale");
+    pause(LOOKS);
+    assert_kept();
+    place.raid(&["resume"]).good();
+    place.raid(&["online", "1"]).good();
+    assert!(serving.stop().success());
+    wipe(&place.disks[0]);
+    place.assert_whole(&[("one", &letter(1)), ("two", &letter(2))]);
+}
