@@ -28,6 +28,7 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "ForgottenVerdicts",
     "EndlessGoals",
     "RepairedIntents",
+    "SizesFirst",
     "CircularWaits",
     "WholeRounds",
     "KeptCandidates",
