@@ -448,12 +448,8 @@ impl CutStory<'_> {
             let other = (slot == *absent).then(|| images[shape.members].as_ref()).flatten();
             images[slot].as_ref().into_iter().chain(other).collect::<Vec<_>>()
         };
-        // Rotten bytes are no source: those of two disks may cancel out by accident.
-        let is_rotten = |slot: usize| self.rotten.bad.has(slot, column);
-        let source = |slot: usize| if is_rotten(slot) { Vec::new() } else { of_slot(slot) };
-        let are_all_there = (0..shape.members).all(|slot| !of_slot(slot).is_empty());
-        let sources: Vec<Vec<_>> = (0..shape.members).map(source).collect();
-        are_all_there && is_given(shape, &sources, block, &bytes)
+        let disks: Vec<Vec<_>> = (0..shape.members).map(of_slot).collect();
+        disks.iter().all(|disks| !disks.is_empty()) && is_given(shape, &disks, block, &bytes)
     }
 }
 
