@@ -86,24 +86,23 @@ fn assert_repeated(volume: &Path, what: &str, is_repaired: bool) {
 const DESIGNS: [[&str; 2]; 4] =
     [["--policy", "log"], ["--policy", "sync"], ["--policy", "softdep"], ["--engine", "shadow"]];
 
-#[test]
-fn repeated_calls_get_their_replies_after_a_kill() {
+fn assert_repeated_on_a_disk(is_repaired: bool) {
     for design in DESIGNS {
         let folder = Folder::new();
         let volume = folder.path("data");
         on("mkfs", &volume, &[&["--size", "32M"], &design[..]].concat()).good();
-        assert_repeated(&volume, design[1], false);
+        assert_repeated(&volume, design[1], is_repaired);
     }
 }
 
 #[test]
+fn repeated_calls_get_their_replies_after_a_kill() {
+    assert_repeated_on_a_disk(false);
+}
+
+#[test]
 fn repeated_calls_get_their_replies_after_a_kill_and_a_repair() {
-    for design in DESIGNS {
-        let folder = Folder::new();
-        let volume = folder.path("data");
-        on("mkfs", &volume, &[&["--size", "32M"], &design[..]].concat()).good();
-        assert_repeated(&volume, design[1], true);
-    }
+    assert_repeated_on_a_disk(true);
 }
 
 #[test]
