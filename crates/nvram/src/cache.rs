@@ -13,7 +13,7 @@ use runtime::Runtime;
 use runtime::sync::{Lock, Signal};
 
 use crate::directory::{Buffer, Directory, Entry};
-use crate::format::{BLOCK, Header, Id, LABEL, Label, Layout, SECTOR, sum};
+use crate::format::{BLOCK, Header, Id, Label, Layout, SECTOR, sum};
 use crate::planted::{Bug, is_planted};
 use crate::status::Counts;
 
@@ -63,7 +63,9 @@ pub(crate) struct Held<'a> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let mut busy = self.cache.busy.borrow_mut();
-        busy.retain(|place| !self.places.contains(place));
+        for place in self.places.clone() {
+            busy.remove(&place);
+        }
         drop(busy);
         self.cache.left.notify();
     }
@@ -242,13 +244,22 @@ impl Cache {
     /// Writes both labels, one after the other.
     pub(crate) async fn write_label(&self, label: Label) -> Result<(), IoError> {
         let label = Label { number: label.number + 1, ..label };
-        for at in self.layout.labels() {
-            let bytes = vec![Memory::copied(&label.encode()).freeze()];
-            assert_eq!(bytes[0].len() as u64, LABEL, "a label has its size");
-            self.memory.write(at, bytes, Durability::Plain).await?;
-            self.memory.flush().await?;
-        }
+        write_labels(&*self.memory, &self.layout, &label).await?;
         self.label.set(label);
         Ok(())
     }
+}
+
+/// Writes both copies of a label, the second when the first is durable.
+pub(crate) async fn write_labels(
+    memory: &dyn BlockDevice,
+    layout: &Layout,
+    label: &Label,
+) -> Result<(), IoError> {
+    for at in layout.labels() {
+        let bytes = vec![Memory::copied(&label.encode()).freeze()];
+        memory.write(at, bytes, Durability::Plain).await?;
+        memory.flush().await?;
+    }
+    Ok(())
 }

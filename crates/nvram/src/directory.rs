@@ -34,7 +34,7 @@ pub(crate) struct Entry {
 
 /// How far an entry has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum EntryState {
     /// No entry: the buffer may be taken.
     Free,
     /// On its way to the NVRAM.
@@ -56,7 +56,7 @@ pub(crate) enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    state: State,
+    state: EntryState,
     entry: Option<Entry>,
     is_durable: bool,
     /// The buffer and sequence of the entry that made this one stale, if one did.
@@ -90,7 +90,7 @@ impl Directory {
     /// An empty one.
     pub(crate) fn new(buffers: u64, next_sequence: u64) -> Self {
         let slot = Slot {
-            state: State::Free,
+            state: EntryState::Free,
             entry: None,
             is_durable: false,
             successor: None,
@@ -120,7 +120,7 @@ impl Directory {
         self.free.retain(|buffer| !taken.contains(buffer));
         for (buffer, entry) in found {
             *self.held.entry(entry.place).or_default() += 1;
-            self.slots[buffer as usize].state = State::Writing;
+            self.slots[buffer as usize].state = EntryState::Writing;
             self.written(buffer, entry, true);
         }
     }
@@ -164,7 +164,7 @@ impl Directory {
     }
 
     /// The current entry of a block, and its buffer.
-    pub(crate) fn current(&self, place: u64) -> Option<(Buffer, Entry, State)> {
+    pub(crate) fn current(&self, place: u64) -> Option<(Buffer, Entry, EntryState)> {
         let &buffer = self.current.get(&place)?;
         let slot = &self.slots[buffer as usize];
         Some((buffer, slot.entry?, slot.state))
@@ -195,11 +195,11 @@ impl Directory {
         self.next_sequence += 1;
         let slot = &mut self.slots[buffer as usize];
         assert!(
-            slot.state == State::Free && slot.readers == 0,
+            slot.state == EntryState::Free && slot.readers == 0,
             "invariant 2: buffer {buffer} is {:?}",
             slot.state
         );
-        slot.state = State::Writing;
+        slot.state = EntryState::Writing;
         slot.is_durable = false;
         slot.successor = None;
         slot.entry = Some(Entry { place, sequence, mask: 0, lost: 0, data_sum: 0 });
@@ -211,8 +211,8 @@ impl Directory {
     /// An entry is on the NVRAM, and the current one of its block from now on.
     pub(crate) fn written(&mut self, buffer: Buffer, entry: Entry, is_durable: bool) {
         let slot = &mut self.slots[buffer as usize];
-        assert_eq!(slot.state, State::Writing, "invariant 1: buffer {buffer}");
-        (slot.state, slot.entry, slot.is_durable) = (State::Dirty, Some(entry), is_durable);
+        assert_eq!(slot.state, EntryState::Writing, "invariant 1: buffer {buffer}");
+        (slot.state, slot.entry, slot.is_durable) = (EntryState::Dirty, Some(entry), is_durable);
         if is_durable {
             self.open.remove(&entry.sequence);
         } else {
@@ -226,7 +226,7 @@ impl Directory {
         }
         if entry.mask == 0 {
             self.dirty.remove(&entry.place);
-            self.slots[buffer as usize].state = State::Lost;
+            self.slots[buffer as usize].state = EntryState::Lost;
         } else {
             self.dirty.insert(entry.place);
         }
@@ -239,7 +239,7 @@ impl Directory {
 
     fn make_stale(&mut self, buffer: Buffer) {
         let slot = &mut self.slots[buffer as usize];
-        slot.state = State::Stale;
+        slot.state = EntryState::Stale;
         let sequence = slot.entry.map_or(0, |entry| entry.sequence);
         self.stale.push_back((buffer, sequence));
     }
@@ -274,10 +274,10 @@ impl Directory {
     /// The current entry of a block goes below.
     pub(crate) fn destage(&mut self, place: u64) -> Option<(Buffer, Entry)> {
         let (buffer, entry, state) = self.current(place)?;
-        if state != State::Dirty {
+        if state != EntryState::Dirty {
             return None;
         }
-        self.slots[buffer as usize].state = State::Destaging;
+        self.slots[buffer as usize].state = EntryState::Destaging;
         Some((buffer, entry))
     }
 
@@ -287,19 +287,19 @@ impl Directory {
         let state = self.slots[buffer as usize].state;
         if is_planted(Bug::OverwrittenClean)
             && is_below
-            && let Some((newer, newest, State::Dirty)) = self.current(entry.place)
+            && let Some((newer, newest, EntryState::Dirty)) = self.current(entry.place)
         {
-            self.slots[newer as usize].state = State::Clean;
+            self.slots[newer as usize].state = EntryState::Clean;
             self.clean.push_back((newer, newest.sequence));
             self.dirty.remove(&entry.place);
         }
-        if state != State::Destaging || entry.sequence != sequence {
+        if state != EntryState::Destaging || entry.sequence != sequence {
             return;
         }
         self.slots[buffer as usize].state = match (is_below, entry.lost) {
-            (false, _) => State::Dirty,
-            (true, 0) => State::Clean,
-            (true, _) => State::Lost,
+            (false, _) => EntryState::Dirty,
+            (true, 0) => EntryState::Clean,
+            (true, _) => EntryState::Lost,
         };
         if is_below {
             self.dirty.remove(&entry.place);
@@ -315,10 +315,10 @@ impl Directory {
         let Some(entry) = slot.entry.as_mut().filter(|entry| entry.sequence == sequence) else {
             return;
         };
-        if matches!(slot.state, State::Dirty | State::Destaging) {
+        if matches!(slot.state, EntryState::Dirty | EntryState::Destaging) {
             entry.lost |= entry.mask;
             entry.mask = 0;
-            slot.state = State::Lost;
+            slot.state = EntryState::Lost;
             self.dirty.remove(&entry.place);
         }
     }
@@ -334,7 +334,7 @@ impl Directory {
     /// Whether a destage of any of these blocks is under way.
     pub(crate) fn is_destaging(&self, places: std::ops::Range<u64>) -> bool {
         let mut current = self.current.range(places);
-        current.any(|(_, &buffer)| self.slots[buffer as usize].state == State::Destaging)
+        current.any(|(_, &buffer)| self.slots[buffer as usize].state == EntryState::Destaging)
     }
 
     pub(crate) fn hold(&mut self, buffer: Buffer) {
@@ -353,7 +353,7 @@ impl Directory {
             let mut later = VecDeque::new();
             for (buffer, sequence) in std::mem::take(list) {
                 let slot = &self.slots[buffer as usize];
-                let expected = if is_stale { State::Stale } else { State::Clean };
+                let expected = if is_stale { EntryState::Stale } else { EntryState::Clean };
                 let is_listed = slot.state == expected
                     && slot.entry.is_some_and(|entry| entry.sequence == sequence);
                 let may = if is_stale { Self::may_void_stale } else { Self::may_void_clean };
@@ -374,7 +374,7 @@ impl Directory {
     fn void_now(&mut self, buffer: Buffer) {
         let slot = &mut self.slots[buffer as usize];
         let entry = slot.entry.expect("it is held");
-        (slot.state, slot.void) = (State::Voiding, entry.sequence);
+        (slot.state, slot.void) = (EntryState::Voiding, entry.sequence);
         if self.current.get(&entry.place) == Some(&buffer) {
             self.current.remove(&entry.place);
         }
@@ -399,7 +399,7 @@ impl Directory {
 
     /// Whether every buffer that is not free keeps what is lost.
     pub(crate) fn is_stuck(&self) -> bool {
-        let is_kept = |slot: &Slot| matches!(slot.state, State::Free | State::Lost);
+        let is_kept = |slot: &Slot| matches!(slot.state, EntryState::Free | EntryState::Lost);
         self.slots.iter().all(is_kept)
     }
 
@@ -413,7 +413,7 @@ impl Directory {
         for &buffer in buffers {
             let slot = &mut self.slots[buffer as usize];
             let entry = slot.entry.take().expect("it was held");
-            slot.state = State::Free;
+            slot.state = EntryState::Free;
             self.open.remove(&entry.sequence);
             let held = self.held.get_mut(&entry.place).expect("it is counted");
             *held -= 1;

@@ -6,11 +6,11 @@ use block::{BlockDevice, Buffer as Memory, Durability, IoError};
 use runtime::Runtime;
 
 use crate::Nvram;
-use crate::cache::Cache;
+use crate::cache::{Cache, write_labels};
 use crate::destage;
 use crate::format::{BadLabel, Id, LABEL, Label, Layout, SECTOR, SLOT};
 use crate::planted::{Bug, is_planted};
-use crate::recovery::{Recovered, State, recover};
+use crate::recovery::{Recovered, Recovery, recover};
 
 /// Why there is no NVRAM.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,11 +82,7 @@ pub async fn make(
         memory.write(at, vec![block::zeros(length as usize)], Durability::Plain).await?;
     }
     memory.flush().await?;
-    for at in layout.labels() {
-        let bytes = vec![Memory::copied(&label.encode()).freeze()];
-        memory.write(at, bytes, Durability::Plain).await?;
-        memory.flush().await?;
-    }
+    write_labels(&**memory, &layout, &label).await?;
     Ok(label)
 }
 
@@ -136,7 +132,7 @@ pub async fn open(
         return Err(OpenError::OtherSize { made: label.volume_size, found });
     }
     let layout = Layout { size: memory.geometry().size, buffers: label.buffers };
-    let State { directory, recovered, torn_marks } = recover(&memory, &layout, &label).await?;
+    let Recovery { directory, recovered, torn_marks } = recover(&memory, &layout, &label).await?;
     let cache = Rc::new(Cache::new(below, memory, runtime, label, directory));
     // Entries of a killed process may be in a cache of the host alone: they are durable before
     // anything rests on them. A mark that stands once would not survive a rotten sector, and torn

@@ -7,14 +7,14 @@ use block::{Buffer as Memory, IoError, IsRight, Verb};
 use futures::future::join_all;
 
 use crate::cache::Cache;
-use crate::directory::{Buffer, Entry, State};
+use crate::directory::{Buffer, Entry, EntryState};
 use crate::format::{BLOCK, SECTOR};
 use crate::writing::{places, sectors};
 
 /// Entries that are held, so that nobody takes their buffers.
 struct Reading<'a> {
     cache: &'a Cache,
-    entries: Vec<(Buffer, Entry, State)>,
+    entries: Vec<(Buffer, Entry, EntryState)>,
 }
 
 impl Drop for Reading<'_> {
@@ -94,14 +94,17 @@ impl Cache {
             }
             match self.read_entry(*at, entry).await {
                 // The device below has it.
-                Err(_) if matches!(state, State::Clean | State::Lost) => Ok(None),
+                Err(_) if matches!(state, EntryState::Clean | EntryState::Lost) => Ok(None),
                 read => read,
             }
         });
         let blocks = join_all(read).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         for ((at, entry, state), block) in reading.entries.iter().zip(&blocks) {
             let is_wanted = entry.mask & sectors(entry.place, range) != 0;
-            if block.is_some() || !is_wanted || matches!(state, State::Clean | State::Lost) {
+            if block.is_some()
+                || !is_wanted
+                || matches!(state, EntryState::Clean | EntryState::Lost)
+            {
                 continue;
             }
             let now = self.directory.borrow().current(entry.place);

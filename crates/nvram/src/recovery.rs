@@ -37,7 +37,7 @@ pub struct Recovered {
 }
 
 /// The state of an NVRAM after recovery.
-pub(crate) struct State {
+pub(crate) struct Recovery {
     pub(crate) directory: Directory,
     pub(crate) recovered: Recovered,
     /// Sectors of the void map whose copies differ.
@@ -59,7 +59,7 @@ pub(crate) async fn recover(
     memory: &Rc<dyn BlockDevice>,
     layout: &Layout,
     label: &Label,
-) -> Result<State, IoError> {
+) -> Result<Recovery, IoError> {
     let Marks { mut void, mut durable, torn: torn_marks } =
         read_map(memory, layout, &label.id).await;
     durable = durable.max(label.durable);
@@ -122,7 +122,7 @@ pub(crate) async fn recover(
     for (buffer, header) in torn {
         directory.recover_torn(buffer, header.place, header.sequence);
     }
-    Ok(State { directory, recovered, torn_marks })
+    Ok(Recovery { directory, recovered, torn_marks })
 }
 
 fn lost_entry(header: &Header) -> Entry {

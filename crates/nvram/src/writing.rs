@@ -18,7 +18,7 @@ use block::{Buffer as Memory, Durability, IoError, Verb, gather, length_of, slic
 use bytes::Bytes;
 
 use crate::cache::{AT_ONCE, Cache};
-use crate::directory::{Buffer, Entry, State};
+use crate::directory::{Buffer, Entry, EntryState};
 use crate::format::{BLOCK, SECTOR, WHOLE, sum};
 use crate::planted::{Bug, is_planted};
 
@@ -139,7 +139,7 @@ impl Cache {
         if let Some((_, _, state)) = current {
             let mut counts = self.counts.borrow_mut();
             match state {
-                State::Clean => counts.clean_hits += 1,
+                EntryState::Clean => counts.clean_hits += 1,
                 _ => counts.dirty_hits += 1,
             }
         }
@@ -151,7 +151,7 @@ impl Cache {
         let mut block = Memory::zeroed(BLOCK as usize);
         if let Some((buffer, old, state)) = current {
             entry.lost = if is_planted(Bug::ForgottenLoss) { 0 } else { old.lost & !mask };
-            let is_dirty = matches!(state, State::Dirty | State::Destaging);
+            let is_dirty = matches!(state, EntryState::Dirty | EntryState::Destaging);
             let kept = old.mask & !mask;
             if is_dirty && kept != 0 && !is_planted(Bug::ForgottenSectors) {
                 self.directory.borrow_mut().hold(buffer);
