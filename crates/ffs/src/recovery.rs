@@ -265,7 +265,7 @@ impl Recovered {
         let options = FilesOptions { dirty_limit, remembered };
         let files = Files::new(engine, runtime.clone(), options);
         files.start_housekeeping(interval);
-        files.finish_chains(chains.into_iter().map(|chain| (chain, None)).collect()).await?;
+        files.finish_chains(chains).await?;
         let reclaims = !read_only && reclaim::start(&files, share);
         if let Some((ring, left)) = intents {
             judge_left(&files, &ring, &left).await?;
@@ -282,7 +282,7 @@ async fn judge_left(files: &Rc<Files>, ring: &Intents, left: &[Survivor]) -> Res
     }
     files.remember(judgement.remembered);
     // Behind the verdicts: a step changes what they were found by.
-    Ok(files.finish_chains(judgement.chains).await?)
+    Ok(files.resume_chains(judgement.chains).await?)
 }
 
 /// The counts of every group, from the summary area.

@@ -169,7 +169,7 @@ pub async fn open(
     };
     let files = Files::new(Rc::new(engine), runtime, options_of_files);
     files.start_housekeeping(interval);
-    files.finish_chains(platter.chains.into_values().map(|chain| (chain, None)).collect()).await?;
+    files.finish_chains(platter.chains.into_values().collect()).await?;
     Ok(files)
 }
 

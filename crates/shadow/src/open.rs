@@ -150,7 +150,7 @@ pub async fn open(
     };
     let files = Files::new(Rc::new(engine), runtime, files_options(options, remembered));
     start_background(&files, options.housekeeping_interval);
-    files.finish_chains(chains.into_iter().map(|chain| (chain, None)).collect()).await?;
+    files.finish_chains(chains).await?;
     Ok(files)
 }
 

@@ -256,13 +256,21 @@ impl<E: Engine> Files<E> {
         }
     }
 
+    /// Continues interrupted chains whose calls need not be remembered anew.
+    ///
+    /// # Errors
+    /// As for [`Files::resume_chains`].
+    pub async fn finish_chains(&self, chains: Vec<Chain>) -> Result<(), FsError> {
+        self.resume_chains(chains.into_iter().map(|chain| (chain, None)).collect()).await
+    }
+
     /// Continues interrupted chains in the background, each with the reply of its call if that has
     /// to be remembered anew. No caller reads or changes the files before they are done; their
     /// attributes may show a truncation in its middle.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`].
-    pub async fn finish_chains(
+    pub async fn resume_chains(
         &self,
         chains: Vec<(Chain, Option<CallReply>)>,
     ) -> Result<(), FsError> {
