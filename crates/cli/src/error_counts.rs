@@ -150,6 +150,7 @@ mod tests {
             slots,
             replacement: None,
             is_incoming: false,
+            nvram: None,
         };
         let met = read_errors.map(|read_errors| Met { read_errors, ..Met::default() }).to_vec();
         let (rebuild, done) = (None, raid::Done::default());

@@ -1,6 +1,6 @@
 //! What all parts of an open NVRAM share: both devices, the directory, and who waits for whom.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -14,6 +14,7 @@ use runtime::sync::{Lock, Signal};
 
 use crate::directory::{Buffer, Directory, Entry};
 use crate::format::{BLOCK, Header, Id, Label, Layout, SECTOR, sum};
+use crate::pairing::Partner;
 use crate::planted::{Bug, is_planted};
 use crate::status::Counts;
 
@@ -52,6 +53,8 @@ pub(crate) struct Cache {
     pub(crate) failure: RefCell<Option<IoError>>,
     pub(crate) is_closed: Cell<bool>,
     pub(crate) counts: RefCell<Counts>,
+    /// The volume that records whether the NVRAM is needed, if it does.
+    pub(crate) partner: OnceCell<Partner>,
 }
 
 /// Blocks that are held for one task.
@@ -102,6 +105,7 @@ impl Cache {
             failure: RefCell::new(None),
             is_closed: Cell::new(false),
             counts: RefCell::default(),
+            partner: OnceCell::new(),
         }
     }
 
@@ -239,6 +243,35 @@ impl Cache {
             Err(error) => self.fail(error),
         }
         done
+    }
+
+    /// Brings everything below, and makes all entries void. With `is_down`, writes pass by from
+    /// then on.
+    pub(crate) async fn settle(&self, is_down: bool) -> Result<(), IoError> {
+        let _alone = self.gate.exclusive().await;
+        self.check(Verb::Flush)?;
+        if !is_planted(Bug::HastyDown) {
+            self.drain().await?;
+            // What has passed by, too.
+            self.below.flush().await.inspect_err(|error| self.fail(error))?;
+        }
+        let first_sequence = self.directory.borrow().next_sequence();
+        let durable = first_sequence - 1;
+        let is_down = is_down || self.label.get().is_down; // only `up` holds writes again
+        let label = Label { first_sequence, durable, is_down, ..self.label.get() };
+        self.write_label(label).await.inspect_err(|error| self.fail(error))?;
+        if !is_planted(Bug::HastyDown) {
+            self.directory.borrow_mut().clear();
+        }
+        if is_down { self.say(false).await } else { Ok(()) }
+    }
+
+    /// Has the volume record whether the NVRAM may hold something. One caller at a time.
+    pub(crate) async fn say(&self, is_dirty: bool) -> Result<(), IoError> {
+        match self.partner.get() {
+            Some(partner) => partner.say(is_dirty).await,
+            None => Ok(()),
+        }
     }
 
     /// Writes both labels, one after the other.

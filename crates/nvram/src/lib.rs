@@ -5,10 +5,11 @@
 //! is a file on persistent memory or on a fast disk. It keeps the contract of that crate, also when
 //! both lose their power at one moment. docs/formats/nvram.md has the bytes.
 //!
-//! Layers, from the bottom: `format`, the bytes; `directory`, which buffer holds which block, and
-//! which may be used again; `cache`, what all parts share; `writing` and `reading`; `destage`, the
-//! task that brings blocks below; `recovery`, which entries hold after a crash; [`make`], [`look`]
-//! and [`open`]; and [`Nvram`], the device and its states.
+//! Layers, from the bottom: `format`, the bytes; [`pairing`], which NVRAM goes with which volume;
+//! `directory`, which buffer holds which block, and which may be used again; `cache`, what they all
+//! share; `writing` and `reading`; `destage`, the task that brings blocks below; `recovery`, which
+//! entries hold after a crash; [`make`], [`look`] and [`open`]; and [`Nvram`], the device and its
+//! states.
 //!
 //! Invariants:
 //! 1. What was answered as durable is in the memory, or durable below.
@@ -26,6 +27,7 @@ mod destage;
 mod directory;
 pub mod format;
 mod opening;
+pub mod pairing;
 pub mod planted;
 mod reading;
 mod recovery;
@@ -42,7 +44,7 @@ use futures::channel::oneshot;
 use runtime::sync::Signal;
 
 pub use format::{Id, Label};
-pub use opening::{OpenError, look, make, open};
+pub use opening::{OpenError, look, make, open, open_paired};
 pub use recovery::Recovered;
 pub use status::{Counts, Status};
 
@@ -104,24 +106,7 @@ impl Nvram {
     /// # Errors
     /// Why something is not below. Then nothing has changed.
     pub async fn settle(&self, is_down: bool) -> Result<(), IoError> {
-        self.run(Verb::Flush, async move |cache| {
-            let _alone = cache.gate.exclusive().await;
-            cache.check(Verb::Flush)?;
-            if !is_planted(Bug::HastyDown) {
-                cache.drain().await?;
-                // What has passed by, too.
-                cache.below.flush().await.inspect_err(|error| cache.fail(error))?;
-            }
-            let first_sequence = cache.directory.borrow().next_sequence();
-            let durable = first_sequence - 1;
-            let label = Label { first_sequence, durable, is_down, ..cache.label.get() };
-            cache.write_label(label).await.inspect_err(|error| cache.fail(error))?;
-            if !is_planted(Bug::HastyDown) {
-                cache.directory.borrow_mut().clear();
-            }
-            Ok(())
-        })
-        .await
+        self.run(Verb::Flush, async move |cache| cache.settle(is_down).await).await
     }
 
     /// Holds writes again.
@@ -134,6 +119,7 @@ impl Nvram {
             cache.check(Verb::Write)?;
             // What has passed by is durable before anything may hide it.
             cache.below.flush().await.inspect_err(|error| cache.fail(error))?;
+            cache.say(true).await?;
             cache.write_label(Label { is_down: false, ..cache.label.get() }).await
         })
         .await
@@ -202,6 +188,14 @@ impl BlockDevice for Nvram {
         async move {
             while calls.get() > 0 {
                 ended.wait().await;
+            }
+            if is_first && cache.partner.get().is_some() {
+                // A volume that was stopped needs nothing of its NVRAM. If something cannot go
+                // below it still does, and says so.
+                let settled = cache.settle(false).await;
+                if settled.is_ok() || is_planted(Bug::HastyWord) {
+                    let _ = cache.say(false).await;
+                }
             }
             cache.is_closed.set(true);
             loop {

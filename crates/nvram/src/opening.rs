@@ -9,6 +9,7 @@ use crate::Nvram;
 use crate::cache::{Cache, write_labels};
 use crate::destage;
 use crate::format::{BadLabel, Id, LABEL, Label, Layout, SECTOR, SLOT};
+use crate::pairing::{Meeting, Pairing, Partner, Record, Unpaired};
 use crate::planted::{Bug, is_planted};
 use crate::recovery::{Recovered, Recovery, recover};
 
@@ -35,6 +36,9 @@ pub enum OpenError {
     /// Its sectors are larger than those of a buffer's header.
     #[error("it has sectors of {0} bytes, and an NVRAM takes sectors of 512")]
     Sectors(u32),
+    /// It does not belong to the volume as this one is.
+    #[error(transparent)]
+    Unpaired(#[from] Unpaired),
     /// A device failed.
     #[error(transparent)]
     Device(#[from] IoError),
@@ -63,11 +67,21 @@ pub async fn make(
     id: Id,
     volume_size: u64,
 ) -> Result<Label, OpenError> {
+    make_again(memory, id, volume_size, 1).await
+}
+
+/// The same for an NVRAM whose volume has come to a later generation without it.
+async fn make_again(
+    memory: &Rc<dyn BlockDevice>,
+    id: Id,
+    volume_size: u64,
+    generation: u64,
+) -> Result<Label, OpenError> {
     let size = memory.geometry().size;
     let layout = layout_of(&**memory)?;
     let label = Label {
         id,
-        generation: 1,
+        generation,
         number: 1,
         buffers: layout.buffers,
         volume_size,
@@ -127,6 +141,17 @@ pub async fn open(
     if label.id != id && !is_planted(Bug::AnyVolume) {
         return Err(OpenError::Foreign);
     }
+    open_at(below, memory, runtime, label, label.generation + 1).await
+}
+
+/// Opens an NVRAM with this label, which has this generation from then on.
+async fn open_at(
+    below: Rc<dyn BlockDevice>,
+    memory: Rc<dyn BlockDevice>,
+    runtime: Runtime,
+    label: Label,
+    generation: u64,
+) -> Result<(Nvram, Recovered), OpenError> {
     let found = below.geometry().size;
     if label.volume_size != found {
         return Err(OpenError::OtherSize { made: label.volume_size, found });
@@ -143,7 +168,34 @@ pub async fn open(
         cache.void_some().await;
     }
     let durable = cache.directory.borrow().durable();
-    cache.write_label(Label { generation: label.generation + 1, durable, ..label }).await?;
+    cache.write_label(Label { generation, durable, ..label }).await?;
     destage::start(&cache);
     Ok((Nvram::new(cache), recovered))
+}
+
+/// Opens the NVRAM of a volume with this pairing in front of its device, and begins a new
+/// generation on both.
+///
+/// # Errors
+/// [`OpenError`]. Then the next start finds what this one found.
+pub async fn open_paired(
+    below: Rc<dyn BlockDevice>,
+    memory: Rc<dyn BlockDevice>,
+    runtime: Runtime,
+    pairing: Pairing,
+    record: Record,
+) -> Result<(Nvram, Recovered), OpenError> {
+    let mut label = look(&memory).await?;
+    let generation = pairing.generation + 1;
+    if pairing.meet(&label)? == Meeting::Void {
+        label = make_again(&memory, pairing.id, below.geometry().size, generation).await?;
+    }
+    let (nvram, recovered) = open_at(below, memory, runtime, label, generation).await?;
+    let pairing = Pairing { generation, is_dirty: !nvram.label().is_down, ..pairing };
+    if !is_planted(Bug::UnsaidDirt) {
+        record(pairing).await?;
+    }
+    let partner = Partner::new(pairing, record);
+    assert!(nvram.cache.partner.set(partner).is_ok(), "an NVRAM stands in front of one volume");
+    Ok((nvram, recovered))
 }

@@ -29,6 +29,12 @@ planted::bugs! {
     AnyVolume,
     /// A sequence of before the crash is given away again.
     OldSequences,
+    /// An older NVRAM is believed, of a volume that has gone on without it.
+    AnyGeneration,
+    /// A start does not record that the NVRAM may hold something.
+    UnsaidDirt,
+    /// A stop says that the NVRAM is not needed although something is not below.
+    HastyWord,
     /// Lost sectors of a block are forgotten when another part of it is written.
     ForgottenLoss,
 }

@@ -17,8 +17,10 @@ use crate::planted::{Bug, is_planted};
 /// Magic bytes of a label.
 pub const MAGIC: [u8; 16] = *b"duramen raid\0\0\0\0";
 /// The newest format version. A label has it only if it states what older programs must not
-/// misread: that a person took a member out.
-pub const VERSION: u32 = 4;
+/// misread: that there is an NVRAM in front of the set.
+pub const VERSION: u32 = 5;
+/// The version of a label that states that a person took a member out, and names no NVRAM.
+const OFFLINE: u32 = 4;
 /// The version of all other labels.
 const USUAL: u32 = 3;
 /// The oldest version that is read. Its labels have no field for an opening against advice, and
@@ -108,6 +110,17 @@ pub struct Replacement {
     pub is_done: bool,
 }
 
+/// The NVRAM in front of the set, without which the set may be incomplete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nvram {
+    /// The number that it shares with the set.
+    pub id: Id,
+    /// Grows with each start: by it an older copy of the NVRAM is recognised.
+    pub generation: u64,
+    /// Whether it may hold data that the set lacks.
+    pub is_dirty: bool,
+}
+
 /// A label, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
@@ -134,6 +147,8 @@ pub struct Label {
     pub replacement: Option<Replacement>,
     /// Whether it is the label of the new disk of a replacement that is not done.
     pub is_incoming: bool,
+    /// The NVRAM in front of the set.
+    pub nvram: Option<Nvram>,
 }
 
 impl Label {
@@ -222,8 +237,21 @@ struct Raw {
     other: Id,
     replaced: U16,
     replacing: U16,
+    unused: [u8; 4],
+    nvram: RawNvram,
 }
 
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawNvram {
+    id: Id,
+    generation: U64,
+    flags: u8,
+    reserved: [u8; 7],
+}
+
+/// Flags of an NVRAM: there is one; it may hold data that the set lacks.
+const NVRAM: [u8; 2] = [1, 2];
 /// Flags of a replacement: there is one; it is done; the label is that of the new disk.
 const REPLACING: [u16; 3] = [1, 2, 4];
 
@@ -290,12 +318,21 @@ pub fn have_in_sync(slots: &[Slot], member: &Id) -> bool {
 }
 
 impl Label {
+    /// The oldest version whose programs understand the label.
+    fn version(&self) -> u32 {
+        let has_offline = self.slots.iter().any(|slot| slot.standing == Standing::Offline);
+        match self.nvram {
+            Some(_) => VERSION,
+            None if has_offline => OFFLINE,
+            None => USUAL,
+        }
+    }
+
     /// Encodes the label.
     pub fn encode(&self) -> Vec<u8> {
-        let has_offline = self.slots.iter().any(|slot| slot.standing == Standing::Offline);
         let mut raw = Raw {
             magic: MAGIC,
-            version: if has_offline { VERSION } else { USUAL }.into(),
+            version: self.version().into(),
             set: self.set,
             generation: self.generation.into(),
             number: self.number.into(),
@@ -316,6 +353,10 @@ impl Label {
             let flags = flags.into_iter().zip(REPLACING).filter(|(is_set, _)| *is_set);
             raw.replacing = flags.map(|(_, flag)| flag).sum::<u16>().into();
             (raw.other, raw.replaced) = (other, (slot as u16).into());
+        }
+        if let Some(Nvram { id, generation, is_dirty }) = self.nvram {
+            let flags = NVRAM[0] | if is_dirty { NVRAM[1] } else { 0 };
+            raw.nvram = RawNvram { id, generation: generation.into(), flags, reserved: [0; 7] };
         }
         for (raw, slot) in raw.slots.iter_mut().zip(&self.slots) {
             (raw.member, raw.standing) = (slot.member, slot.standing.number());
@@ -363,7 +404,7 @@ impl Label {
         unless((1..=room).contains(&rows), "it has more room than there is, or none")?;
         let slots = raw.slots[..members].iter().map(|slot| {
             let standing = Standing::ALL.get(usize::from(slot.standing)).copied();
-            let is_known = |&it: &Standing| it != Standing::Offline || raw.version.get() == VERSION;
+            let is_known = |&it: &Standing| it != Standing::Offline || raw.version.get() >= OFFLINE;
             let standing = standing.filter(is_known);
             let standing = standing.ok_or(BadLabel::Nonsense("nothing stands like that"))?;
             let is_empty = standing == Standing::Empty;
@@ -389,6 +430,11 @@ impl Label {
         let is_its = is_under_way && !is_done && replaced == slot;
         unless(is_its || !is_incoming, "it is the label of a new disk, and there is none")?;
         unless(is_under_way || flags == 0, "it replaces no member, or by none")?;
+        let RawNvram { id, generation, flags, .. } = raw.nvram;
+        let [has_nvram, is_dirty] = NVRAM.map(|flag| flags & flag != 0);
+        let has_nvram = has_nvram && raw.version.get() == VERSION;
+        let generation = generation.get();
+        let nvram = has_nvram.then_some(Nvram { id, generation, is_dirty });
         Ok(Self {
             set: raw.set,
             slot,
@@ -401,6 +447,7 @@ impl Label {
             slots,
             replacement,
             is_incoming,
+            nvram,
         })
     }
 
@@ -445,6 +492,7 @@ pub(crate) mod tests {
             slots,
             replacement: None,
             is_incoming: false,
+            nvram: None,
         }
     }
 
@@ -509,10 +557,10 @@ pub(crate) mod tests {
             Label::decode(&sealed(bytes))
         };
         assert_eq!(of_version(2), Ok(told.clone()), "it said nothing there");
-        for version in [3, 4] {
+        for version in [3, 4, 5] {
             assert_eq!(of_version(version), Ok(Label { forced: 6, ..told.clone() }));
         }
-        for version in [0, 1, 5] {
+        for version in [0, 1, 6] {
             assert_eq!(of_version(version), Err(BadLabel::Version(version)));
         }
     }
@@ -532,6 +580,26 @@ pub(crate) mod tests {
         older[16..20].copy_from_slice(&3_u32.to_le_bytes());
         let unknown = Err(BadLabel::Nonsense("nothing stands like that"));
         assert_eq!(Label::decode(&sealed(older)), unknown);
+    }
+
+    /// A program that knows nothing of NVRAM would serve a set whose newest data lie elsewhere.
+    #[test]
+    fn a_label_that_names_an_nvram_is_of_a_version_of_its_own() {
+        let mut told = label(Level::Parity, 4, 2);
+        for is_dirty in [false, true] {
+            told.nvram = Some(Nvram { id: [5; 16], generation: 0x0102, is_dirty });
+            let bytes = told.encode();
+            assert_eq!(bytes[16..20], 5_u32.to_le_bytes());
+            assert_eq!(bytes[896..912], [5; 16]);
+            assert_eq!(bytes[912..921], [2, 1, 0, 0, 0, 0, 0, 0, 1 + 2 * u8::from(is_dirty)]);
+            assert_eq!(Label::decode(&bytes), Ok(told.clone()));
+        }
+        told.slots[1].standing = Standing::Offline;
+        assert_eq!(Label::decode(&told.encode()), Ok(told.clone()), "both at once");
+        let mut older = told.encode();
+        older[16..20].copy_from_slice(&4_u32.to_le_bytes());
+        let read = Label::decode(&sealed(older)).expect("an older version is read");
+        assert_eq!(read.nvram, None, "it said nothing there");
     }
 
     #[test]
@@ -563,7 +631,7 @@ pub(crate) mod tests {
         /// Any bytes that fit their checksum are refused, or can be used without harm.
         #[test]
         fn any_bytes_that_fit_are_judged(
-            changes in prop::collection::vec((16..900_usize, any::<u8>()), 0..12),
+            changes in prop::collection::vec((16..930_usize, any::<u8>()), 0..12),
         ) {
             let mut bytes = label(Level::Mirrored, 4, 1).encode();
             changes.into_iter().for_each(|(at, byte)| bytes[at] = byte);

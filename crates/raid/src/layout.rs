@@ -18,7 +18,7 @@ use std::fmt;
 use crate::planted::{Bug, is_planted};
 
 /// The minimum and maximum number of members of a set.
-pub const MEMBERS: std::ops::RangeInclusive<usize> = 2..=32;
+pub const MEMBERS: std::ops::RangeInclusive<usize> = 1..=32;
 /// The minimum and maximum unit size, in bytes; a unit is a power of two.
 pub const UNITS: std::ops::RangeInclusive<u64> = 4 << 10..=4 << 20;
 
@@ -55,7 +55,12 @@ impl Level {
 
     /// The minimum number of members.
     pub fn fewest(self) -> usize {
-        if self == Self::Parity { 3 } else { *MEMBERS.start() }
+        match self {
+            // A set of one has a label, so that it passes for no volume without its NVRAM.
+            Self::Striped => 1,
+            Self::Mirrored => 2,
+            Self::Parity => 3,
+        }
     }
 }
 

@@ -37,7 +37,7 @@ use crate::assembly::Witness;
 use crate::blocks::BLOCK;
 use crate::health::Health;
 use crate::incoming::Incoming;
-use crate::label::{Label, Slot, Standing};
+use crate::label::{Label, Nvram, Slot, Standing};
 use crate::labels::write_label;
 use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
@@ -402,6 +402,15 @@ impl Members {
         drop(label);
         self.unread.forget(slot);
         self.left.notify();
+    }
+
+    /// Records the NVRAM in front of the set: it is on the labels once they are settled.
+    pub(crate) fn stand_behind(&self, nvram: Option<Nvram>) {
+        let mut label = self.label.borrow_mut();
+        if label.nvram != nvram {
+            label.nvram = nvram;
+            label.generation += 1;
+        }
     }
 
     /// Handles a failed device: its member is out, unless the slot has another one by now.

@@ -228,6 +228,7 @@ pub async fn make(
             slots,
             replacement: None,
             is_incoming: false,
+            nvram: None,
         };
         for copy in 0..2 {
             let written = write_label(&**device, &label, copy).await;

@@ -18,7 +18,7 @@ use runtime::sync::Signal;
 use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::interrupts::Work;
-use crate::label::{Id, Label, Standing};
+use crate::label::{Id, Label, Nvram, Standing};
 use crate::layout::{Layout, Level};
 use crate::members::{lost, unread};
 use crate::rebuild::RebuildError;
@@ -168,6 +168,18 @@ impl Set {
     /// Closes a disk that was found and is not a member, so that others may open it.
     pub async fn release(&self, device: &Rc<dyn BlockDevice>) {
         self.0.array.members.release(device).await;
+    }
+
+    /// Records the NVRAM in front of the set on all labels, durably.
+    ///
+    /// # Errors
+    /// The set has stopped; then some labels may name it.
+    pub async fn stand_behind(&self, nvram: Option<Nvram>) -> Result<(), IoError> {
+        self.run(Verb::Write, async move |set| {
+            set.array.members.stand_behind(nvram);
+            set.array.members.settled(Verb::Write).await
+        })
+        .await
     }
 
     /// Takes a member out, durably. It keeps its slot, and comes back only by [`Set::rebuild`]: no

@@ -89,6 +89,7 @@ fn generate_label(prng: &mut Prng) -> Vec<u8> {
         slots,
         replacement,
         is_incoming: false,
+        nvram: None,
     }
     .encode()
 }

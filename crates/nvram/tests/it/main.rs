@@ -2,6 +2,7 @@
 
 mod cuts;
 mod hunt;
+mod pairs;
 mod states;
 mod world;
 

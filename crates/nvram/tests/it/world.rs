@@ -147,7 +147,7 @@ impl Model {
 
     pub(crate) async fn write(
         &self,
-        device: &Nvram,
+        device: &dyn BlockDevice,
         first: u64,
         count: u64,
         durability: Durability,
@@ -170,7 +170,7 @@ impl Model {
         done
     }
 
-    pub(crate) async fn flush(&self, device: &Nvram) -> bool {
+    pub(crate) async fn flush(&self, device: &dyn BlockDevice) -> bool {
         let completed = |sector: &Sector| sector.later.iter().rev().find(|it| it.1).map(|it| it.0);
         let covered: Vec<Option<Version>> = self.sectors.borrow().iter().map(completed).collect();
         let is_done = device.flush().await.is_ok();
@@ -182,7 +182,7 @@ impl Model {
         is_done
     }
 
-    pub(crate) async fn discard(&self, device: &Nvram, first: u64, count: u64) {
+    pub(crate) async fn discard(&self, device: &dyn BlockDevice, first: u64, count: u64) {
         for sector in first..first + count {
             let sector = &mut self.sectors.borrow_mut()[sector as usize];
             *sector = Sector { is_anything: true, ..Sector::default() };
@@ -191,7 +191,7 @@ impl Model {
     }
 
     /// Compares what is read now with the latest completed writes.
-    pub(crate) async fn compare(&self, device: &Nvram, first: u64, count: u64) {
+    pub(crate) async fn compare(&self, device: &dyn BlockDevice, first: u64, count: u64) {
         let wanted: Vec<Option<Version>> = {
             let sectors = self.sectors.borrow();
             (first..first + count).map(|sector| sectors[sector as usize].now()).collect()
@@ -208,7 +208,7 @@ impl Model {
     }
 
     /// Judges all that is there after a cut or a kill, and makes it durable.
-    pub(crate) async fn judge(&self, device: &Nvram) {
+    pub(crate) async fn judge(&self, device: &dyn BlockDevice) {
         for (first, chunk) in (0..VOLUME / SECTOR).step_by(64).zip(0..) {
             let room = Buffer::unfilled(64 * SECTOR as usize);
             let read = device.read(first * SECTOR, room).await.expect("nothing is lost");
@@ -245,7 +245,7 @@ fn settle(sector: &mut Sector, version: Version) {
 }
 
 /// What callers do, each with sectors of its own so that no two writes overlap at a time.
-pub(crate) async fn play(model: &Model, device: &Nvram, seed: u64, rounds: u64) {
+pub(crate) async fn play(model: &Model, device: &dyn BlockDevice, seed: u64, rounds: u64) {
     const CALLERS: u64 = 3;
     let callers = (0..CALLERS).map(async |caller| {
         let mut prng = Prng::new(seed.wrapping_mul(CALLERS) ^ caller);

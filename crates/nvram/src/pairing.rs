@@ -1,0 +1,138 @@
+//! Which NVRAM belongs to a volume as it is, and whether its content holds.
+//!
+//! The volume keeps a [`Pairing`] on disks of its own: the id and the generation of its NVRAM, and
+//! whether the NVRAM may hold data that the disks lack (*dirty*). Each start raises the generation,
+//! first on the NVRAM, then on the volume, so an interrupted start leaves the NVRAM one ahead. A
+//! start without the NVRAM raises it by two: whatever the NVRAM has then is old. A copy that was
+//! made since the last start began is not recognised.
+//!
+//! ```text
+//!   the volume says         the NVRAM has          it is
+//!   generation g            g, or g + 1            its own
+//!   g, dirty                less, or nothing       refused: the newest data are elsewhere
+//!   g, nothing dirty        less                   void: the volume was used without it
+//! ```
+//!
+//! Invariants:
+//! 1. While the NVRAM may hold something that the disks lack, the volume durably says *dirty*.
+//! 2. The content of an NVRAM whose volume was used without it is never written below.
+//!
+//! Not asserted: 1 and 2, which `tests/it/pairs.rs` compares with a model, at every cut.
+//!
+//! Commit point of a start: the volume's pairing, durably of the new generation.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use block::IoError;
+use futures::future::LocalBoxFuture;
+
+use crate::format::{Id, Label};
+use crate::planted::{Bug, is_planted};
+
+/// The durable knowledge that a volume has of its NVRAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pairing {
+    /// The number that both share.
+    pub id: Id,
+    /// Grows with each start.
+    pub generation: u64,
+    /// Whether the NVRAM may hold data that the volume's disks lack.
+    pub is_dirty: bool,
+}
+
+/// Why an NVRAM does not go with the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unpaired {
+    /// It is not there, and holds data that the disks lack.
+    #[error("it is missing, and it has data that the disks lack")]
+    Missing,
+    /// It belongs to another volume.
+    #[error("it is the NVRAM of another volume")]
+    Foreign,
+    /// It is an older copy.
+    #[error("it is an older copy, of start {found}, and the volume has come to start {known}")]
+    Older {
+        /// Its generation.
+        found: u64,
+        /// The generation that the volume knows.
+        known: u64,
+    },
+    /// The volume is older than the NVRAM: it was brought back from a copy.
+    #[error("the disks are an older copy, of start {known}, and the NVRAM has come to {found}")]
+    OlderVolume {
+        /// Its generation.
+        found: u64,
+        /// The generation that the volume knows.
+        known: u64,
+    },
+}
+
+/// How an NVRAM goes with the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// It is the volume's own.
+    Own,
+    /// The volume was used without it, and needs nothing of it: its content is void.
+    Void,
+}
+
+impl Pairing {
+    /// Judges the label of an NVRAM that was found.
+    ///
+    /// # Errors
+    /// [`Unpaired`].
+    pub fn meet(&self, label: &Label) -> Result<Meeting, Unpaired> {
+        let (known, found) = (self.generation, label.generation);
+        if label.id != self.id {
+            Err(Unpaired::Foreign)
+        } else if found > known + 1 {
+            Err(Unpaired::OlderVolume { found, known })
+        } else if found >= known || is_planted(Bug::AnyGeneration) {
+            Ok(Meeting::Own)
+        } else if self.is_dirty {
+            Err(Unpaired::Older { found, known })
+        } else {
+            Ok(Meeting::Void)
+        }
+    }
+
+    /// The pairing of a start without the NVRAM.
+    ///
+    /// # Errors
+    /// [`Unpaired::Missing`] if the NVRAM is needed.
+    pub fn alone(&self) -> Result<Self, Unpaired> {
+        if self.is_dirty { Err(Unpaired::Missing) } else { Ok(self.given_up()) }
+    }
+
+    /// The pairing after everything that only the NVRAM may hold is given up.
+    pub fn given_up(&self) -> Self {
+        Self { generation: self.generation + 2, is_dirty: false, ..*self }
+    }
+}
+
+/// Makes a pairing durable on the disks of the volume.
+pub type Record = Rc<dyn Fn(Pairing) -> LocalBoxFuture<'static, Result<(), IoError>>>;
+
+/// The volume behind an NVRAM: its pairing, and how that is recorded.
+pub(crate) struct Partner {
+    pairing: Cell<Pairing>,
+    record: Record,
+}
+
+impl Partner {
+    /// A volume with this pairing.
+    pub(crate) fn new(pairing: Pairing, record: Record) -> Self {
+        Self { pairing: Cell::new(pairing), record }
+    }
+
+    /// Records whether the NVRAM may hold something. One caller at a time.
+    pub(crate) async fn say(&self, is_dirty: bool) -> Result<(), IoError> {
+        let pairing = Pairing { is_dirty, ..self.pairing.get() };
+        if pairing != self.pairing.get() {
+            (self.record)(pairing).await?;
+            self.pairing.set(pairing);
+        }
+        Ok(())
+    }
+}

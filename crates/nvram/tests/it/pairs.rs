@@ -1,0 +1,228 @@
+//! A volume and its NVRAM over many starts: cut, killed and stopped, without the NVRAM, with an old
+//! copy of it, and with disks that were brought back.
+//!
+//! The volume keeps its pairing in a sector of a disk of its own.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::{BlockDevice, Buffer, Durability, Verb};
+use futures::FutureExt;
+use nvram::pairing::{Meeting, Pairing, Record, Unpaired};
+use nvram::{Nvram, OpenError, open_paired};
+use sim::{Choice, Disk, Effect, Fault, Honesty, Image, Platter, Prng};
+
+use crate::world::{ID, Model, Platters, VOLUME, World, made, play};
+
+const SECTOR: u64 = 512;
+
+/// A volume behind its NVRAM.
+#[derive(Clone)]
+struct Volume {
+    platters: Platters,
+    book: Platter,
+}
+
+/// The same while it is in use.
+struct Running {
+    world: World,
+    book: Rc<Disk>,
+}
+
+fn encoded(pairing: &Pairing) -> Vec<u8> {
+    let mut bytes = vec![0; SECTOR as usize];
+    bytes[..8].copy_from_slice(&pairing.generation.to_le_bytes());
+    bytes[8] = pairing.is_dirty.into();
+    bytes
+}
+
+fn decoded(bytes: &[u8]) -> Pairing {
+    let generation = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    Pairing { id: ID, generation, is_dirty: bytes[8] == 1 }
+}
+
+fn new_volume() -> Volume {
+    let mut image = Image::zeroed(SECTOR);
+    image.write(0, &encoded(&Pairing { id: ID, generation: 1, is_dirty: false }));
+    Volume { platters: made(), book: Platter::new(image, Honesty::Honest) }
+}
+
+impl Running {
+    fn of(seed: u64, volume: &Volume) -> Self {
+        let world = World::new(seed, &volume.platters);
+        let book = Disk::resumed(&world.executor, volume.book.clone());
+        Self { world, book }
+    }
+
+    fn pairing(&self) -> Pairing {
+        let read = self.book.read(0, Buffer::unfilled(SECTOR as usize));
+        decoded(&self.world.executor.block_on(read).expect("nothing fails"))
+    }
+
+    fn record(&self) -> Record {
+        let book = self.book.clone();
+        Rc::new(move |pairing| {
+            let bytes = vec![encoded(&pairing).into()];
+            book.write(0, bytes, Durability::Through).boxed_local()
+        })
+    }
+
+    fn open(&self) -> Result<Nvram, OpenError> {
+        let (below, memory) = (self.world.below.clone(), self.world.memory.clone());
+        let runtime = self.world.executor.runtime();
+        let opening = open_paired(below, memory, runtime, self.pairing(), self.record());
+        self.world.executor.block_on(opening).map(|(nvram, _)| nvram)
+    }
+
+    /// A start without the NVRAM.
+    fn open_alone(&self) -> Result<Rc<Disk>, Unpaired> {
+        let alone = self.pairing().alone()?;
+        self.world.executor.block_on((self.record())(alone)).expect("nothing fails");
+        Ok(self.world.below.clone())
+    }
+
+    fn cut(&self, prng: &mut Prng) -> Volume {
+        let platters = self.world.cut(prng);
+        let book = self.book.platter();
+        let choice = Choice::random(&book, prng);
+        Volume { platters, book: Platter::new(book.image(&choice), Honesty::Honest) }
+    }
+
+    fn kill(&self) -> Volume {
+        Volume { platters: self.world.kill(), book: self.book.platter().killed() }
+    }
+}
+
+/// Lives of one volume. Gives how many starts went without the NVRAM, were refused without it, and
+/// were refused with an older copy.
+fn live(seed: u64) -> [u32; 3] {
+    let model = Model::new();
+    let mut volume = new_volume();
+    let mut prng = Prng::new(seed);
+    let (mut copy, mut met) = ((0, volume.platters.memory.clone()), [0; 3]);
+    for life in 0..8 {
+        let mut running = Running::of(seed * 16 + life, &volume);
+        let way = prng.below(4);
+        if way == 0 {
+            match running.open_alone() {
+                Ok(below) => {
+                    met[0] += 1;
+                    let work = model.judge(&*below);
+                    running.world.executor.block_on(work);
+                    running.world.executor.block_on(play(&model, &*below, prng.next_u64(), 5));
+                    volume = running.cut(&mut prng);
+                    continue;
+                }
+                Err(unpaired) => {
+                    met[1] += 1;
+                    assert_eq!(unpaired, Unpaired::Missing);
+                }
+            }
+        }
+        // A copy of the last start itself looks like the NVRAM as a cut leaves it.
+        let mut opened = None;
+        if way == 1 && copy.0 < running.pairing().generation {
+            let mut older = volume.clone();
+            older.platters.memory = copy.1.clone();
+            let with_copy = Running::of(seed * 16 + life, &older);
+            match with_copy.open() {
+                Ok(device) => (opened, running) = (Some(device), with_copy),
+                Err(OpenError::Unpaired(Unpaired::Older { .. })) => met[2] += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        let executor = &running.world.executor;
+        let device = opened.unwrap_or_else(|| running.open().expect("it is its own"));
+        executor.block_on(model.judge(&device));
+        if prng.below(2) == 0 {
+            copy = (running.pairing().generation, running.kill().platters.memory);
+        }
+        let length = Duration::from_micros(200 * (1 + prng.below(1_500)));
+        let mut work = Box::pin(play(&model, &device, prng.next_u64(), 40));
+        let is_done = executor.block_on_for(length, &mut work).is_some();
+        if is_done && prng.below(2) == 0 {
+            let is_down = prng.below(2) == 0;
+            executor.block_on(device.settle(is_down)).expect("nothing fails");
+            executor.block_on(play(&model, &device, prng.next_u64(), 10));
+            if is_down && prng.below(2) == 0 {
+                executor.block_on(device.up()).expect("nothing fails");
+                executor.block_on(play(&model, &device, prng.next_u64(), 10));
+            }
+        }
+        if is_done && prng.below(2) == 0 {
+            if prng.below(2) == 0 {
+                running.world.below.inject(Fault::on(Verb::Write, Effect::NoSpace).forever());
+            }
+            executor.block_on(device.close()).expect("nothing fails");
+        }
+        volume = if prng.below(3) == 0 { running.kill() } else { running.cut(&mut prng) };
+        executor.crash();
+    }
+    met
+}
+
+#[test]
+fn no_start_shows_less_than_was_durable_whichever_nvram_is_there() {
+    let met = (0..100).map(live).fold([0; 3], |all, met| {
+        let sums = all.iter().zip(met).map(|(one, other)| one + other);
+        sums.collect::<Vec<u32>>().try_into().expect("three of three")
+    });
+    assert!(met.iter().all(|&count| count > 20), "{met:?}");
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn each_rule_of_the_pairing_that_is_broken_is_seen() {
+    use nvram::planted::Bug;
+
+    for bug in [Bug::AnyGeneration, Bug::UnsaidDirt, Bug::HastyWord] {
+        let found = crate::with(bug, || {
+            (0..300).find(|&seed| std::panic::catch_unwind(|| live(seed)).is_err())
+        });
+        println!("{bug:?}: {found:?}");
+        assert!(found.is_some(), "{bug:?}");
+    }
+}
+
+/// What a volume with this pairing makes of the NVRAM of a generation.
+fn met(is_dirty: bool, found: u64) -> Result<Meeting, Unpaired> {
+    let pairing = Pairing { id: ID, generation: 7, is_dirty };
+    let volume = new_volume();
+    let running = Running::of(1, &volume);
+    let memory: Rc<dyn BlockDevice> = running.world.memory.clone();
+    let label = running.world.executor.block_on(nvram::look(&memory)).expect("it was made");
+    pairing.meet(&nvram::Label { generation: found, ..label })
+}
+
+#[test]
+fn only_the_nvram_of_this_start_or_of_one_that_was_cut_off_is_its_own() {
+    let known = 7;
+    for is_dirty in [false, true] {
+        assert_eq!(met(is_dirty, 7), Ok(Meeting::Own));
+        assert_eq!(met(is_dirty, 8), Ok(Meeting::Own));
+        assert_eq!(met(is_dirty, 9), Err(Unpaired::OlderVolume { found: 9, known }));
+    }
+    assert_eq!(met(false, 6), Ok(Meeting::Void));
+    assert_eq!(met(true, 6), Err(Unpaired::Older { found: 6, known }));
+}
+
+#[test]
+fn what_is_given_up_never_comes_back() {
+    let model = Model::new();
+    let volume = new_volume();
+    let running = Running::of(1, &volume);
+    let device = running.open().expect("it is its own");
+    let written = model.write(&device, 0, 8, Durability::Through);
+    assert!(running.world.executor.block_on(written));
+    let volume = running.kill();
+    let running = Running::of(2, &volume);
+    assert_eq!(running.open_alone().err(), Some(Unpaired::Missing));
+    let given_up = running.pairing().given_up();
+    running.world.executor.block_on((running.record())(given_up)).expect("nothing fails");
+    let device = running.open().expect("its content is void");
+    assert_eq!(device.status().dirty_bytes, 0);
+    let read = device.read(0, Buffer::unfilled(4096));
+    let read = running.world.executor.block_on(read).expect("the disk has zeros");
+    assert!(read.iter().all(|&byte| byte == 0));
+    assert!(running.pairing().is_dirty && VOLUME == running.world.below.geometry().size);
+}
