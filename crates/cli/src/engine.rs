@@ -18,6 +18,7 @@ use vfs::FileSystem;
 use crate::failure::Failure;
 use crate::folder::is_there;
 use crate::found::found_on;
+use crate::front::Front;
 use crate::info::live_of;
 use crate::intents;
 use crate::log::{self, log_size_for};
@@ -48,6 +49,8 @@ pub(crate) struct OpenVolume {
     pub(crate) scrubs: Scrubs,
     /// Orders that change the underlying set of disks, if it may be changed.
     pub(crate) orders: Option<Orders>,
+    /// The NVRAM in front of that set.
+    pub(crate) front: Option<Rc<Front>>,
     /// Findings of the opening about the volume's disk.
     pub(crate) found: Found,
     /// Reports, once the volume is stopped, the work that the stop leaves for the next start.
@@ -185,9 +188,10 @@ impl Opening {
         let scrubs = Scrubs::new(volume.folder.clone(), &opened, &jobs, runtime);
         let live = live_of(&opened, set.clone(), &scrubs);
         let file_system = opened.files;
+        let front = set.as_ref().and_then(|set| set.front.clone());
         let orders = set.map(|set| Orders::new(volume, &set, jobs.clone(), device, runtime));
         let (id, found) = (self.id, self.found);
-        Ok(OpenVolume { id, file_system, live, jobs, scrubs, orders, found, report_stop })
+        Ok(OpenVolume { id, file_system, live, jobs, scrubs, orders, front, found, report_stop })
     }
 }
 

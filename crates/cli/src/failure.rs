@@ -59,6 +59,21 @@ pub(crate) enum Failure {
         /// Disks that were found.
         disks: Vec<PathBuf>,
     },
+    /// The NVRAM in front of a set of disks cannot be used, or not without a loss.
+    #[error(
+        "{}: its NVRAM{}: {source}{}",
+        path.display(),
+        nvram.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default(),
+        nvram_advice(source, path, nvram.as_deref())
+    )]
+    Nvram {
+        /// Path of the volume.
+        path: PathBuf,
+        /// Path of the NVRAM, if the settings have it.
+        nvram: Option<PathBuf>,
+        /// The reason.
+        source: nvram::OpenError,
+    },
     /// A set of disks is unhealthy, as standard output has already said.
     #[error("the set is not well")]
     Unwell {
@@ -272,6 +287,22 @@ pub(crate) fn spell_out(sentence: impl ToString, words: &str) -> String {
         whole.push_str(&format!("{COMMAND}{options} {words}'{rest}"));
     }
     whole
+}
+
+/// Ways to go on when an NVRAM is needed and cannot be used.
+fn nvram_advice(source: &nvram::OpenError, volume: &Path, path: Option<&Path>) -> String {
+    use nvram::OpenError::{Device, Label, Unpaired};
+    if !matches!(source, Unpaired(_) | Label(_) | Device(_)) {
+        return String::new();
+    }
+    let bring = match path {
+        Some(_) => "bring the right one back".to_owned(),
+        None => "name it in volume.toml: [nvram] path = \"...\"".to_owned(),
+    };
+    format!(
+        "; {bring}, or give up what it alone has: 'duramen fsck --repair --without-nvram {}'",
+        quoted(volume)
+    )
 }
 
 /// Advice on a set that cannot be opened.

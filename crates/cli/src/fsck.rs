@@ -95,6 +95,9 @@ pub(crate) struct FsckArguments {
     /// Ignore the log; with --repair, give up the changes that only the log holds
     #[arg(long)]
     pub(crate) without_log: bool,
+    /// Repair without the volume's NVRAM, and give up what only the NVRAM holds
+    #[arg(long, requires = "repair")]
+    pub(crate) without_nvram: bool,
 }
 
 /// A completed check, for the output.
@@ -255,7 +258,8 @@ struct Ready {
 /// otherwise in memory.
 async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready, Failure> {
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
-    let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref())?;
+    let mut volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref())?;
+    volume.is_nvram_given_up = arguments.without_nvram;
     let disks = Disks::new().map_err(Failure::Start)?;
     let open = |disk| -> Rc<dyn BlockDevice> { disks.device(disk) };
     let stack = volume.open_to_serve(access, &open, runtime).await?;

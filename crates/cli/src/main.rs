@@ -24,6 +24,7 @@ mod error_counts;
 mod failure;
 mod folder;
 mod found;
+mod front;
 mod fsck;
 mod info;
 mod intents;
@@ -36,6 +37,7 @@ mod membership;
 mod memory;
 mod mkfs;
 mod mkfs_arguments;
+mod nvram_command;
 mod occupied;
 mod order;
 mod partitions;
@@ -129,6 +131,9 @@ enum Command {
     /// Show or change the RAID set that holds a volume
     #[command(after_long_help = sets::HELP)]
     Raid(sets::RaidArguments),
+    /// Show the NVRAM of a volume, or take it out of use
+    #[command(after_long_help = nvram_command::HELP)]
+    Nvram(nvram_command::NvramArguments),
     /// Create, list, delete and roll back to snapshots
     #[command(after_long_help = snapshots::HELP)]
     Snapshot(snapshots::SnapshotArguments),
@@ -186,6 +191,7 @@ fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
         Command::Tune(arguments) => tune::run(arguments, output),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Raid(arguments) => sets::run(arguments, output),
+        Command::Nvram(arguments) => nvram_command::run(arguments, output),
         Command::Snapshot(arguments) => in_reactor(|runtime| {
             let output = &mut *output;
             async move { snapshots::run(arguments, output, &runtime).await }

@@ -15,7 +15,7 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use block::slice::split;
 use designs::{Design, DiskRole, Made};
-use duramen_settings::{RaidSettings, Settings};
+use duramen_settings::{NvramSettings, RaidSettings, Settings};
 use futures::FutureExt;
 use futures::future::Either;
 use raid::assembly::Witness;
@@ -34,20 +34,26 @@ use crate::set_state;
 use crate::size::show_size;
 use crate::stack::{at_once, fill};
 use crate::volume::{DISK_NAME, SETTINGS_NAME, write_settings};
+use crate::words;
 use server::reactor::elsewhere;
 
 /// Alignment of the log's size, in bytes. It makes the log's start independent of the members'
 /// sector sizes.
 const LARGEST_SECTOR: u64 = 4096;
+/// Bytes of an NVRAM's file that is created.
+pub(crate) const NVRAM_SIZE: u64 = 24 << 20;
 /// Minimum bytes of a member for each byte of its log, where the default log is too large for it.
 const LOG_SHARE: u64 = 16;
 
-/// The level that the command line asks for, with the disks.
-pub(crate) fn wanted(arguments: &MkfsArguments) -> Option<(Level, &[PathBuf])> {
+/// The level that the command line asks for, with the disks. A volume on one disk with an NVRAM
+/// stands on a set of one: without the NVRAM, the disk passes for no volume.
+pub(crate) fn wanted(arguments: &MkfsArguments) -> Option<(Level, Vec<PathBuf>)> {
     let MkfsArguments { raid0, raid1, raid5, .. } = arguments;
     let all = [(Level::Striped, raid0), (Level::Mirrored, raid1), (Level::Parity, raid5)];
     let asked = all.into_iter().find(|(_, disks)| !disks.is_empty());
-    asked.map(|(level, disks)| (level, &disks[..]))
+    let asked = asked.map(|(level, disks)| (level, disks.clone()));
+    let alone = || (Level::Striped, vec![arguments.volume.join(DISK_NAME)]);
+    asked.or_else(|| arguments.nvram.as_ref().map(|_| alone()))
 }
 
 /// Creates the set and the volume on it.
@@ -86,7 +92,7 @@ fn check(arguments: &MkfsArguments, level: Level, paths: &[PathBuf]) -> Result<(
         return Err(Failure::Usage(format!("{level} has no use for a spare")));
     }
     let folder = &arguments.volume;
-    if folder.join(DISK_NAME).exists() {
+    if folder.join(DISK_NAME).exists() && !is_alone(paths, folder) {
         let why = "the folder has a volume on a disk.img; name a new or an empty one";
         return Err(Failure::Usage(format!("{}: {why}", folder.display())));
     }
@@ -110,7 +116,7 @@ fn check(arguments: &MkfsArguments, level: Level, paths: &[PathBuf]) -> Result<(
         return Err(Failure::Usage(sentence));
     }
     let mut seen = BTreeSet::new();
-    let mut all = paths.iter().chain(&arguments.spare);
+    let mut all = paths.iter().chain(&arguments.spare).chain(&arguments.nvram);
     match all.find(|path| !seen.insert(real_place(path))) {
         Some(twice) => Err(Failure::Usage(format!("{} is named twice", twice.display()))),
         None => Ok(()),
@@ -128,9 +134,24 @@ fn make_all(
     making: &Making,
 ) -> Result<Made, Failure> {
     let (mut disks, mut spares) = (Vec::new(), Vec::new());
+    if arguments.nvram.is_some() && level.spare_of(paths.len()) > 0 {
+        words::say(format_args!(
+            "one NVRAM in front of {level} is a single point of failure: if it is lost, so is what \
+             it holds"
+        ));
+    }
+    let folder = &arguments.volume;
+    if is_alone(paths, folder) {
+        make_folder(folder, making)?;
+    }
     for path in paths {
         disks.push(open_member(arguments, path, making)?);
     }
+    let nvram = arguments.nvram.as_ref().map(|path| {
+        let size = arguments.upper.unwrap_or(NVRAM_SIZE);
+        open_nvram(path, size, arguments.force, making).map(|disk| (path.clone(), disk))
+    });
+    let nvram = nvram.transpose()?;
     for path in &arguments.spare {
         spares.push(open_member(arguments, path, making)?);
     }
@@ -146,11 +167,7 @@ fn make_all(
     let unit = arguments.stripe_unit.unwrap_or(usual.unit);
     let options = MakeOptions { unit, log: usual.log.min(least / LOG_SHARE), ..usual };
     let log_size = check_disks((arguments, design), &options, (paths, &disks), &spares)?;
-    let folder = &arguments.volume;
-    if !folder.exists() {
-        let failed = |source| Failure::File { verb: "create", path: folder.clone(), source };
-        making.create(folder, || create_private(folder).map_err(failed))?;
-    }
+    make_folder(folder, making)?;
     set_state::probe(folder)?;
     if !arguments.sparse {
         let all = disks.iter().zip(paths).chain(spares.iter().zip(&arguments.spare));
@@ -158,21 +175,41 @@ fn make_all(
             disk.allocate().map_err(|source| Failure::no_space(path, source))?;
         }
     }
+    if let Some((path, disk)) = &nvram {
+        disk.allocate().map_err(|source| Failure::no_space(path, source))?;
+    }
     making.go_on(Stage::Writing)?;
+    let nvram_settings = nvram.as_ref().map(|(path, _)| NvramSettings { path: real_place(path) });
     let made = reactor::block_on(|runtime| async move {
         let options = (&options, log_size, design);
-        make_on(arguments, (disks, spares), paths, options, &runtime).await
+        make_on(arguments, (disks, spares, nvram), paths, options, &runtime).await
     });
     let made = made.map_err(Failure::Start)??;
     making.go_on(Stage::Ending)?;
     let members = paths.iter().map(|path| real_place(path)).collect();
     let spares = arguments.spare.iter().map(|path| real_place(path)).collect();
     let raid = Some(RaidSettings { set: made.set, members, spares, ..RaidSettings::default() });
-    write_settings(folder, &Settings { log_size: Some(log_size), raid, ..Settings::of(design) })?;
+    let nvram = nvram_settings;
+    let settings = Settings { log_size: Some(log_size), raid, nvram, ..Settings::of(design) };
+    write_settings(folder, &settings)?;
     // The state is written after the settings: until they are written, the folder has its previous
     // volume, if any.
     set_state::write(folder, &made.set, &made.witness)?;
     Ok(made.volume)
+}
+
+/// Whether the only disk is the one in the folder.
+fn is_alone(paths: &[PathBuf], folder: &Path) -> bool {
+    paths == [folder.join(DISK_NAME)]
+}
+
+/// Creates the folder of the volume, if it does not exist.
+fn make_folder(folder: &Path, making: &Making) -> Result<(), Failure> {
+    if folder.exists() {
+        return Ok(());
+    }
+    let failed = |source| Failure::File { verb: "create", path: folder.to_owned(), source };
+    making.create(folder, || create_private(folder).map_err(failed))
 }
 
 /// Checks what the disks allow, and returns the size of the log.
@@ -229,6 +266,60 @@ fn open_member(
     Ok(disk)
 }
 
+/// Opens or creates a file or device that becomes an NVRAM; `size` is that of a new file.
+///
+/// # Errors
+/// [`Failure`] if there is something else on it, or it is too small.
+pub(crate) fn open_nvram(
+    path: &Path,
+    size: u64,
+    is_forced: bool,
+    making: &Making,
+) -> Result<DiskFile, Failure> {
+    let disk = if path.exists() {
+        let disk = DiskFile::open(path, Access::ReadWrite)?;
+        if !is_forced {
+            refuse_occupied(&disk, path, what_is_on(&disk, path)?)?;
+        }
+        disk
+    } else {
+        let disk = making.create(path, || Ok(DiskFile::create(path, size)?))?;
+        sync_folder(parent(path))?;
+        disk
+    };
+    if nvram::format::Layout::of(disk.geometry().size).is_none() {
+        let (path, size) = (path.display(), show_size(disk.geometry().size));
+        return Err(Failure::Usage(format!("{path} has {size}, which is too little for an NVRAM")));
+    }
+    Ok(disk)
+}
+
+/// Makes a file or device the NVRAM of a set: empty, and named on the labels.
+///
+/// # Errors
+/// [`Failure::Nvram`]; [`Failure::Device`].
+pub(crate) async fn put_in_front(
+    volume: &Path,
+    (path, disk): (&Path, DiskFile),
+    set: &raid::Set,
+    runtime: &Runtime,
+) -> Result<(), Failure> {
+    let device = at_once(disk);
+    let id = raid::label::new_id(&*runtime.random);
+    let made = nvram::make(&device, id, set.geometry().size).await;
+    let label = made.map_err(|source| {
+        let (path, nvram) = (volume.to_owned(), Some(path.to_owned()));
+        Failure::Nvram { path, nvram, source }
+    })?;
+    let failed = |at: &Path| {
+        let path = at.to_owned();
+        move |source| Failure::Device { path, source }
+    };
+    device.close().await.map_err(failed(path))?;
+    let paired = raid::label::Nvram { id, generation: label.generation, is_dirty: false };
+    set.stand_behind(Some(paired)).await.map_err(failed(volume))
+}
+
 /// A newly created set with its volume.
 struct MadeSet {
     volume: Made,
@@ -238,7 +329,7 @@ struct MadeSet {
 
 async fn make_on(
     arguments: &MkfsArguments,
-    (disks, spares): (Vec<DiskFile>, Vec<DiskFile>),
+    (disks, spares, nvram): (Vec<DiskFile>, Vec<DiskFile>, Option<(PathBuf, DiskFile)>),
     paths: &[PathBuf],
     (options, log_size, design): (&MakeOptions, u64, &'static Design),
     runtime: &Runtime,
@@ -253,15 +344,19 @@ async fn make_on(
         let made = raid::make_spare(&*device, &set.label().set).await;
         made.map_err(|source| Failure::Device { path: at.clone(), source })?;
     }
-    let (label, set): (_, Rc<dyn BlockDevice>) = (set.label(), Rc::new(set));
+    let set = Rc::new(set);
     let end = set.geometry().size - log_size;
-    let [disk, log] = split(set, end);
+    let [disk, log] = split(set.clone(), end);
     let volume = arguments.make_on(&disk, &path, design, runtime).await?;
     let device = |source| Failure::Device { path: path.clone(), source };
     if arguments.sparse && design.has(DiskRole::Log) {
         fill(&log).await.map_err(device)?; // allocates its space, so a full host cannot stop it
     }
     disk.flush().await.map_err(device)?;
+    if let Some((path, disk)) = nvram {
+        put_in_front(&arguments.volume, (&path, disk), &set, runtime).await?;
+    }
+    let label = set.label();
     disk.close().await.map_err(device)?;
     log.close().await.map_err(device)?;
     Ok(MadeSet { volume, set: label.set, witness: Witness::of(&label) })

@@ -170,7 +170,7 @@ fn make(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Fa
     let path = &arguments.volume;
     let design = arguments.design()?;
     if let Some((level, disks)) = make_set::wanted(arguments) {
-        return Ok((make_set::make(arguments, level, disks, design)?, Some(design)));
+        return Ok((make_set::make(arguments, level, &disks, design)?, Some(design)));
     }
     match fs::metadata(path) {
         Err(_) if arguments.bare => Ok((make_image(arguments, path)?, None)),

@@ -67,6 +67,13 @@ pub(crate) struct MkfsArguments {
     /// Stripe unit: contiguous bytes on each disk, a power of two, 4K to 4M [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "set")]
     pub(crate) stripe_unit: Option<u64>,
+    /// Put an NVRAM in front of the volume: a fast file or device whose contents outlive the power.
+    /// A missing file is created
+    #[arg(long, value_name = "PATH", conflicts_with = "bare")]
+    pub(crate) nvram: Option<PathBuf>,
+    /// Size of the NVRAM's file, if it is created [default: 24M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "nvram")]
+    pub(crate) upper: Option<u64>,
     /// Do not preallocate the files of a RAID set: they grow as data is written
     #[arg(long, requires = "set", conflicts_with = "preallocate")]
     pub(crate) sparse: bool,
@@ -101,6 +108,8 @@ impl MkfsArguments {
             raid5: Vec::new(),
             spare: Vec::new(),
             stripe_unit: None,
+            nvram: None,
+            upper: None,
             sparse: false,
             bare: false,
             preallocate: false,

@@ -27,6 +27,7 @@ use vfs::FileSystem;
 
 use crate::engine::{OpenVolume, ReportStop, open_volume};
 use crate::failure::Failure;
+use crate::front;
 use crate::info;
 use crate::memory;
 use crate::mkfs;
@@ -159,10 +160,11 @@ async fn open_and_serve(
     for ((name, volume), result) in found.into_iter().zip(results) {
         match result {
             Ok(open) => {
-                let OpenVolume { id, file_system, live, jobs, scrubs, orders, found, report_stop } =
-                    open;
+                let OpenVolume { id, file_system, live, jobs, scrubs, orders, .. } = open;
+                let (front, found, report_stop) = (open.front, open.found, open.report_stop);
                 opened.push((file_system.clone(), report_stop));
                 warn_of_readable(&volume);
+                front.iter().for_each(|front| front.announce(&volume.path));
                 let socket = claim_socket(&volume, arguments.control.as_deref())?;
                 let (path, files) = (volume.path.clone(), file_system.clone());
                 let keeper = Keeper::new(path, files, jobs.clone(), runtime);
@@ -172,6 +174,7 @@ async fn open_and_serve(
                     socket,
                     live,
                     info: info::served(&volume, found),
+                    nvram: front::act(front.filter(|_| orders.is_some()), jobs.clone(), runtime),
                     jobs,
                     scrub: scrubs.begin(),
                     act: orders.map_or_else(|| no_orders(&volume), Orders::act),

@@ -8,6 +8,8 @@
 //! A library of its own, although only this program uses it: so a fuzzer can reach it. Architecture
 //! invariant: text into types and back; no files, no disks.
 
+#[path = "settings/nvram.rs"]
+mod nvram;
 #[path = "settings/raid.rs"]
 mod raid;
 #[path = "settings/snapshots.rs"]
@@ -20,6 +22,7 @@ use serde::de::Error;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+pub use nvram::NvramSettings;
 use raid::RaidKeys;
 pub use raid::{RaidSettings, id_of, text_of};
 use snapshots::SnapshotsKeys;
@@ -41,6 +44,8 @@ pub struct Settings {
     pub log_size: Option<u64>,
     /// The underlying set of disks, if there is one.
     pub raid: Option<RaidSettings>,
+    /// The NVRAM in front of that set, if there is one.
+    pub nvram: Option<NvramSettings>,
     /// Delays of soft updates, for a design that has these. Other designs keep them for later.
     pub softdep: SoftdepSettings,
     /// Snapshots that the server creates by itself.
@@ -63,13 +68,15 @@ struct Keys<T> {
     snapshots: Option<SnapshotsKeys>,
     #[serde(skip_serializing_if = "Option::is_none")]
     raid: Option<RaidKeys>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nvram: Option<NvramSettings>,
 }
 
 impl Settings {
     /// Default settings of a design.
     pub fn of(design: &'static Design) -> Self {
         let (softdep, snapshots) = (SoftdepSettings::default(), SnapshotsSettings::default());
-        Self { design, log_size: None, raid: None, softdep, snapshots }
+        Self { design, log_size: None, raid: None, nvram: None, softdep, snapshots }
     }
 
     /// Reads the text of the file.
@@ -78,7 +85,7 @@ impl Settings {
     /// Describes the error and its place in the text.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
         let keys = toml::from_str::<Keys<Spanned<String>>>(text)?;
-        let Keys { engine, policy, log_size, softdep, snapshots, raid } = keys;
+        let Keys { engine, policy, log_size, softdep, snapshots, raid, nvram } = keys;
         let at = |word: &Option<Spanned<String>>| word.as_ref().map(Spanned::span);
         let [engine_at, policy_at] = [at(&engine), at(&policy)];
         let [engine, policy] = [engine, policy].map(|word| word.map(Spanned::into_inner));
@@ -106,7 +113,11 @@ impl Settings {
         let softdep = softdep.unwrap_or_default().parse()?;
         let snapshots = snapshots.unwrap_or_default().parse()?;
         let raid = raid.map(RaidKeys::parse).transpose()?;
-        Ok(Self { design, log_size, raid, softdep, snapshots })
+        if nvram.is_some() && raid.is_none() {
+            let why = "an NVRAM stands in front of a set of disks, and there is no [raid]";
+            return Err(Error::custom(why));
+        }
+        Ok(Self { design, log_size, raid, nvram, softdep, snapshots })
     }
 
     /// Whether a text names an engine and a policy, even if other parts of it are invalid.
@@ -128,8 +139,8 @@ impl Settings {
             (self.design.has_snapshots && snapshots.is_none(), snapshots::HINT),
         ];
         let hints = hints.into_iter().filter_map(|(is_told, hint)| is_told.then_some(hint));
-        let (engine, log_size) = (Some(engine), self.log_size);
-        let keys = Keys { engine, policy, log_size, softdep, snapshots, raid };
+        let (engine, log_size, nvram) = (Some(engine), self.log_size, self.nvram.clone());
+        let keys = Keys { engine, policy, log_size, softdep, snapshots, raid, nvram };
         toml::to_string(&keys).expect("settings are plain values") + &hints.collect::<String>()
     }
 }
@@ -173,13 +184,20 @@ mod tests {
         for &design in DESIGNS.all() {
             for log_size in [None, Some(12 << 20)] {
                 for raid in [None, Some(a_set())] {
-                    let settings = Settings { log_size, raid, ..Settings::of(design) };
+                    let nvram = raid.as_ref().map(|_| NvramSettings { path: "/mnt/n0".into() });
+                    let settings = Settings { log_size, raid, nvram, ..Settings::of(design) };
                     assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
                 }
             }
         }
         let text = Settings::of(&FFS_LOG).to_text();
         assert_eq!(text, "engine = \"ffs\"\npolicy = \"log\"\n");
+    }
+
+    #[test]
+    fn an_nvram_without_a_set_is_refused() {
+        let told = refused("policy = \"log\"\n[nvram]\npath = \"/mnt/n0\"\n");
+        assert!(told.contains("there is no [raid]"), "{told}");
     }
 
     #[test]

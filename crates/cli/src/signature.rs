@@ -15,6 +15,8 @@ const fn signature(offset: usize, bytes: &'static [u8], name: &'static str) -> S
 
 /// A member of one of our sets.
 const MEMBER: &str = "a member of a set of disks";
+/// An NVRAM of one of our sets.
+const NVRAM: &str = "the NVRAM of a volume";
 /// A spare of one of our sets.
 const SPARE: &str = "a spare of a set of disks";
 /// A member of a set of Linux's md.
@@ -43,8 +45,9 @@ pub(crate) fn at_the_end(size: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Op
 }
 
 /// Signatures of members and spares, whatever their set holds.
-const OF_SETS: [Signature; 4] = [
+const OF_SETS: [Signature; 5] = [
     signature(0, &raid::label::MAGIC, MEMBER),
+    signature(0, &nvram::format::LABEL_MAGIC, NVRAM),
     signature(0, &raid::SPARE_MAGIC, SPARE),
     signature(0, &MD_MAGIC, MD),
     signature(4096, &MD_MAGIC, MD),

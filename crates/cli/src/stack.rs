@@ -7,6 +7,9 @@
 //! If the members of a set may not be written, the set is opened with all writes kept in memory: so
 //! a reader sees the result of a recovery. The same is done with a set that is in use.
 //!
+//! An NVRAM stands in front of the whole set ([`crate::front`]), so that it has the writes of the
+//! file system and of its log.
+//!
 //! The end of a set is room for a log of `log_size` bytes, whatever the policy.
 
 use std::cell::RefCell;
@@ -31,6 +34,7 @@ use server::reactor;
 use crate::error_counts::ErrorBook;
 use crate::failure::Failure;
 use crate::found::found_on;
+use crate::front::{Candidate, Front};
 use crate::losses::Loss;
 use crate::members::{Member, Story, absent, find_members, find_spares, real};
 use crate::set_state;
@@ -73,6 +77,8 @@ pub(crate) struct OpenSet {
     pub(crate) errors: Rc<ErrorBook>,
     /// Slots whose members were missing when the set was opened.
     pub(crate) late: Rc<RefCell<BTreeSet<usize>>>,
+    /// The NVRAM in front of it.
+    pub(crate) front: Option<Rc<Front>>,
     /// Members that are present but out.
     returned: Rc<RefCell<Vec<Returned>>>,
     /// Disks of the set that are no members, and stay out: the set reads from them what it lacks.
@@ -233,7 +239,12 @@ impl Volume {
             let why = "log_size is no whole number of the disks' sectors".to_owned();
             return Err(Failure::Settings { path, why, advice });
         }
-        let [disk, log] = split(open.set.clone(), end);
+        let front = open.front.as_ref().and_then(|front| front.nvram().cloned());
+        let whole: Rc<dyn BlockDevice> = match front {
+            Some(nvram) => nvram,
+            None => open.set.clone(),
+        };
+        let [disk, log] = split(whole, end);
         let set = Some(open);
         let mut stack = Stack { disk: Rc::new(disk), log: None, intents: None, set };
         if self.design().has(DiskRole::Log) && !self.is_log_named {
@@ -272,6 +283,8 @@ impl Volume {
         let last = folder.map(|folder| set_state::last_in_sync(folder, &raid.set));
         let last = last.unwrap_or_default();
         let found = find_members(raid, witness.as_ref(), &self.silent, is_written)?;
+        let latest = found.iter().map(|member| &member.label).max_by_key(|it| it.generation);
+        let candidate = Candidate::find(self, latest, access, device).await?;
         let (members, devices) = self.open_members(found, access, device)?;
         let mut options = self.set_options(raid, witness, &members);
         if let Some(folder) = folder.filter(|_| is_written) {
@@ -294,6 +307,10 @@ impl Volume {
         let spares = Rc::new(RefCell::new(find_spares(raid, &self.silent)));
         let noted = Rc::new(RefCell::new([raid.members.clone(), raid.spares.clone()]));
         let (set, scrub) = (Rc::new(set), Rc::default());
+        let front = match candidate {
+            Some(candidate) => candidate.open(self, &set, access, runtime).await?.map(Rc::new),
+            None => None,
+        };
         let errors = Rc::new(ErrorBook::open(folder));
         Ok(OpenSet {
             set,
@@ -304,6 +321,7 @@ impl Volume {
             scrub,
             errors,
             late,
+            front,
             returned,
             strangers,
         })
@@ -429,6 +447,11 @@ impl Sorted {
 }
 
 impl Stack {
+    /// The NVRAM in front of the set.
+    pub(crate) fn front(&self) -> Option<Rc<Front>> {
+        self.set.as_ref().and_then(|set| set.front.clone())
+    }
+
     /// Closes the disks, for a caller that was their only user.
     ///
     /// # Errors

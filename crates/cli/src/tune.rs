@@ -14,15 +14,18 @@ use std::path::{Path, PathBuf};
 use block::file::Access;
 use clap::{ArgGroup, Args};
 use designs::{Design, DiskRole, Found, OpenError};
-use duramen_settings::Settings;
+use duramen_settings::{NvramSettings, Settings};
 use runtime::Runtime;
 use server::reactor::{self, elsewhere};
 
 use crate::choice::{Word, chosen, promises};
 use crate::failure::Failure;
+use crate::folder::real_place;
 use crate::found::found_on;
 use crate::intents::INTENTS_NAME;
 use crate::log::{self, LOG_NAME, log_size_for};
+use crate::make_set::{NVRAM_SIZE, open_nvram, put_in_front};
+use crate::making::Making;
 use crate::mkfs::remove_log;
 use crate::redo_log::LogError;
 use crate::size::show_size;
@@ -42,12 +45,14 @@ Examples:
   duramen tune data --policy sync
   duramen tune data --label archive
   duramen tune data --reserve 5
+  duramen tune data --nvram /mnt/pmem/n0
+  duramen tune data --no-nvram
   duramen tune disk.img --label archive"
     )
 }
 
 /// The options that change something: at least one must be given.
-const CHANGES: [&str; 3] = ["policy", "label", "reserve"];
+const CHANGES: [&str; 5] = ["policy", "label", "reserve", "nvram", "no_nvram"];
 
 /// The arguments of `duramen tune`.
 #[derive(Args, Debug)]
@@ -64,6 +69,15 @@ pub(crate) struct TuneArguments {
     /// Percentage of the space reserved for root, 0 to 20 (engine shadow only)
     #[arg(long, value_name = "PERCENT")]
     pub(crate) reserve: Option<u64>,
+    /// Put an NVRAM in front of a volume on a RAID set. A missing file is created, of 24 MiB
+    #[arg(long, value_name = "PATH", conflicts_with = "no_nvram")]
+    pub(crate) nvram: Option<PathBuf>,
+    /// Write everything to the disks and stop using the NVRAM for good
+    #[arg(long)]
+    pub(crate) no_nvram: bool,
+    /// Overwrite what the new NVRAM holds, or give up data that the old one has lost
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Changes the volume and prints the new state.
@@ -83,7 +97,10 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
         will_be.settings.design = design.filter(|_| is_on_set(volume)).unwrap_or(volume.design());
         let stack = will_be.open(Access::ReadWrite, &at_once, &runtime).await?;
         // The stack stays open to the end, so that no server serves the volume meanwhile.
-        let changed = change(volume, arguments, design, (&stack, &runtime), output).await;
+        let mut changed = change(volume, arguments, design, (&stack, &runtime), output).await;
+        if changed.is_ok() {
+            changed = change_nvram(volume, arguments, (&stack, &runtime), output).await;
+        }
         changed.and(stack.close(volume).await)
     });
     changed.map_err(Failure::Start)?
@@ -120,6 +137,45 @@ async fn change(
     }
 }
 
+/// Gives the set an NVRAM, or takes it away, then changes the settings. The labels of the set
+/// decide: whatever the settings say, a set that needs nothing of its NVRAM is served without it.
+async fn change_nvram(
+    volume: &Volume,
+    arguments: &TuneArguments,
+    (stack, runtime): (&Stack, &Runtime),
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (Some(open), Some(folder)) = (&stack.set, &volume.folder) else { return Ok(()) };
+    let path = volume.path.display();
+    if let Some(place) = &arguments.nvram {
+        let making = Making::default();
+        let disk = open_nvram(place, NVRAM_SIZE, arguments.force, &making)?;
+        disk.allocate().map_err(|source| Failure::no_space(place, source))?;
+        put_in_front(&volume.path, (place, disk), &open.set, runtime).await?;
+        let nvram = Some(NvramSettings { path: real_place(place) });
+        write_settings(folder, &Settings { nvram, ..Volume::find(folder)?.settings })?;
+        writeln!(output, "{path} has the NVRAM {}", place.display())?;
+    }
+    if arguments.no_nvram {
+        let failed = |source| Failure::Device { path: volume.path.clone(), source };
+        if let Some(nvram) = open.front.as_ref().and_then(|front| front.nvram().cloned()) {
+            let lost = nvram.status().lost_bytes;
+            if lost > 0 && !arguments.force {
+                let why = format!(
+                    "{lost} bytes of its NVRAM are lost, and the disks have older ones: \
+                     'duramen raid scrub' names the files; to go on, say --force"
+                );
+                return Err(Failure::NotDone { path: volume.path.clone(), why });
+            }
+            nvram.settle(true).await.map_err(failed)?;
+        }
+        open.set.stand_behind(None).await.map_err(failed)?;
+        write_settings(folder, &Settings { nvram: None, ..Volume::find(folder)?.settings })?;
+        writeln!(output, "{path} has no NVRAM")?;
+    }
+    Ok(())
+}
+
 /// Refuses changes that are impossible for such a volume.
 fn refuse_impossible(
     volume: &Volume,
@@ -137,6 +193,19 @@ fn refuse_impossible(
     if arguments.label.as_ref().is_some_and(|label| !ufs2::label::is_legal(label)) {
         let sentence = "a label has at most 31 letters, digits, '-' and '_'".to_owned();
         return Err(Failure::Usage(sentence));
+    }
+    let names_nvram = arguments.nvram.is_some() || arguments.no_nvram;
+    if names_nvram && volume.settings.raid.is_none() {
+        let sentence = format!(
+            "{path} does not stand on a set of disks, and an NVRAM stands in front of one: make a \
+             new volume with 'duramen mkfs --nvram' and copy the files"
+        );
+        return Err(Failure::Usage(sentence));
+    }
+    let has_one = volume.settings.nvram.is_some();
+    if arguments.nvram.is_some() && has_one || arguments.no_nvram && !has_one {
+        let what = if has_one { "has an NVRAM already" } else { "has no NVRAM" };
+        return Err(Failure::Usage(format!("{path} {what}")));
     }
     if arguments.reserve.is_some() && volume.design().work().set_reserve.is_none() {
         let sentence = format!(

@@ -61,6 +61,8 @@ pub(crate) struct Volume {
     /// Whether the command line accepts the remains of a set with too few disks. Such a set is
     /// opened read-only.
     pub(crate) is_loss_accepted: bool,
+    /// Whether the command line gives up what only the NVRAM of the set has.
+    pub(crate) is_nvram_given_up: bool,
 }
 
 impl Volume {
@@ -107,6 +109,7 @@ impl Volume {
             silent: BTreeSet::new(),
             is_waiting: Arc::default(),
             is_loss_accepted: false,
+            is_nvram_given_up: false,
         })
     }
 
@@ -128,6 +131,7 @@ impl Volume {
             silent: BTreeSet::new(),
             is_waiting: Arc::default(),
             is_loss_accepted: false,
+            is_nvram_given_up: false,
         }
     }
 

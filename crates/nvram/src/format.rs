@@ -29,7 +29,8 @@ pub const LEAST_BUFFERS: u64 = 64;
 /// The mask of a buffer of which every sector holds data.
 pub const WHOLE: u8 = u8::MAX;
 
-const LABEL_MAGIC: [u8; 16] = *b"duramen nvram\0\0\0";
+/// Magic bytes of a label.
+pub const LABEL_MAGIC: [u8; 16] = *b"duramen nvram\0\0\0";
 const HEADER_MAGIC: u32 = 0x6d76_6e64;
 const MAP_MAGIC: u32 = 0x6d76_6e6d;
 

@@ -81,6 +81,7 @@ impl Nvram {
             directory.lost().iter().map(|(_, lost)| u64::from(lost.count_ones())).sum::<u64>();
         Status {
             is_down: self.cache.label.get().is_down,
+            has_failed: self.cache.failure.borrow().is_some(),
             size_bytes: directory.buffers() * BLOCK,
             dirty_bytes: directory.dirty() * BLOCK,
             lost_bytes: lost * SECTOR,
@@ -97,6 +98,12 @@ impl Nvram {
     pub fn lost(&self) -> Vec<std::ops::Range<u64>> {
         let lost = self.cache.directory.borrow().lost();
         lost.into_iter().flat_map(|(place, mask)| reading::runs(place, mask)).collect()
+    }
+
+    /// Whether everything is to go below soon, beside the calls.
+    pub fn hurry(&self, is_hurried: bool) {
+        self.cache.is_draining.set(is_hurried);
+        self.cache.wake.notify();
     }
 
     /// Brings everything below. With `is_down`, writes pass by from then on, over starts, until

@@ -67,7 +67,7 @@ pub async fn make(
     id: Id,
     volume_size: u64,
 ) -> Result<Label, OpenError> {
-    make_again(memory, id, volume_size, 1).await
+    make_again(memory, id, volume_size, (1, false)).await
 }
 
 /// The same for an NVRAM whose volume has come to a later generation without it.
@@ -75,7 +75,7 @@ async fn make_again(
     memory: &Rc<dyn BlockDevice>,
     id: Id,
     volume_size: u64,
-    generation: u64,
+    (generation, is_down): (u64, bool),
 ) -> Result<Label, OpenError> {
     let size = memory.geometry().size;
     let layout = layout_of(&**memory)?;
@@ -87,7 +87,7 @@ async fn make_again(
         volume_size,
         first_sequence: 1,
         durable: 0,
-        is_down: false,
+        is_down,
     };
     // An earlier life under the same number must not come back.
     let zeros = 1 << 20;
@@ -188,7 +188,8 @@ pub async fn open_paired(
     let mut label = look(&memory).await?;
     let generation = pairing.generation + 1;
     if pairing.meet(&label)? == Meeting::Void {
-        label = make_again(&memory, pairing.id, below.geometry().size, generation).await?;
+        let (size, state) = (below.geometry().size, (generation, label.is_down));
+        label = make_again(&memory, pairing.id, size, state).await?;
     }
     let (nvram, recovered) = open_at(below, memory, runtime, label, generation).await?;
     let pairing = Pairing { generation, is_dirty: !nvram.label().is_down, ..pairing };

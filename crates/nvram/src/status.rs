@@ -16,10 +16,12 @@ pub struct Counts {
 }
 
 /// How an NVRAM stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Writes pass by.
     pub is_down: bool,
+    /// The memory or the device below has failed: nothing is answered any more.
+    pub has_failed: bool,
     /// Bytes that its buffers hold.
     pub size_bytes: u64,
     /// Bytes of blocks that are not below.

@@ -89,6 +89,8 @@ pub struct Desk {
     pub scrub: Begin,
     /// Carries out the orders of `POST /v1/raid/ORDER`. Called on the thread that serves.
     pub act: Act,
+    /// Carries out the orders of `POST /v1/nvram/ORDER`. Called on the thread that serves.
+    pub nvram: Act,
     /// Carries out the orders of `POST /v1/snapshots/ORDER`; `GET /v1/snapshots` is its order
     /// `list`.
     pub snapshots: Act,
@@ -164,6 +166,8 @@ enum Ask {
 enum Part {
     /// The underlying set of disks.
     Raid,
+    /// The NVRAM in front of it.
+    Nvram,
     Snapshots,
 }
 
@@ -195,14 +199,14 @@ impl Control {
         let (ask, mut asked) = mpsc::channel::<Question>(CLIENTS);
         let (mut lives, mut fronts, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
         for (desk, one) in desks.into_iter().enumerate() {
-            let Desk { volume, socket, live, info, jobs, scrub, act, snapshots } = one;
-            lives.push((volume, live, scrub, act, snapshots));
+            let Desk { volume, socket, live, info, jobs, scrub, act, nvram, snapshots } = one;
+            lives.push((volume, live, scrub, act, nvram, snapshots));
             sockets.push(socket.path().to_owned());
             fronts.push((socket, Arc::new(Front { desk, ask: ask.clone(), info, jobs })));
         }
         tokio::task::spawn_local(async move {
             while let Some(Question { desk, ask }) = asked.recv().await {
-                let (volume, live, scrub, raid, snapshots) = &lives[desk];
+                let (volume, live, scrub, raid, nvram, snapshots) = &lives[desk];
                 // The client may be gone.
                 match ask {
                     Ask::Live(reply) => drop(reply.send(live(durability(volume)))),
@@ -210,6 +214,7 @@ impl Control {
                     Ask::Act(part, order, said, reply) => {
                         let acting = match part {
                             Part::Raid => raid(order, said),
+                            Part::Nvram => nvram(order, said),
                             Part::Snapshots => snapshots(order, said),
                         };
                         tokio::task::spawn_local(async move { drop(reply.send(acting.await)) });

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use server::control;
 use vfs::FsStat;
 
+use crate::front;
 use crate::scrub::{Scrub, Scrubs};
 use crate::sets::Status;
 use crate::stack::OpenSet;
@@ -25,6 +26,7 @@ pub(super) struct Live {
     pub(super) shadow: Option<Shadow>,
     pub(super) reclaim: Option<Reclaim>,
     pub(super) raid: Option<Status>,
+    pub(super) nvram: Option<front::Status>,
     pub(super) scrub: Option<Scrub>,
 }
 
@@ -139,6 +141,7 @@ impl Live {
             shadow: engine.shadow().map(Shadow::from),
             reclaim: engine.reclaimed().map(Reclaim::from),
             raid: None,
+            nvram: None,
             scrub: None,
         }
     }
@@ -150,9 +153,11 @@ pub(crate) fn live_of(opened: &Opened, set: Option<OpenSet>, scrubs: &Scrubs) ->
     let (engine, seen) = (Rc::downgrade(&opened.engine), scrubs.seen());
     Rc::new(move |durability| {
         let raid = set.as_ref().map(Status::of);
+        let front = set.as_ref().and_then(|set| set.front.as_deref());
+        let nvram = front.map(front::Status::of);
         let scrub = seen.borrow().clone();
         let live = engine.upgrade();
-        let live = live.map(|it| Live { raid, scrub, ..Live::of(&*it, durability) });
+        let live = live.map(|it| Live { raid, nvram, scrub, ..Live::of(&*it, durability) });
         serde_json::to_value(live.unwrap_or_default()).expect("all keys are names")
     })
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::live::{Live, Reclaim, Shadow, Softdep};
 use super::log::{self, LogInfo};
 use crate::failure::Failure;
+use crate::front;
 use crate::scrub::Scrub;
 use crate::sets::Status;
 use crate::stack::look;
@@ -28,6 +29,9 @@ pub(super) struct Info {
     pub(super) reclaim: Option<Reclaim>,
     pub(super) scrub: Option<Scrub>,
     pub(super) raid: Option<Status>,
+    /// The NVRAM in front of the set.
+    #[serde(default)]
+    pub(super) nvram: Option<front::Status>,
     pub(super) disk: String,
     pub(super) label: String,
     pub(super) id: String,
@@ -72,15 +76,19 @@ impl Info {
     /// # Errors
     /// [`Failure`] if the superblock or the log is invalid.
     pub(super) fn look(volume: &Volume) -> Result<Self, Failure> {
-        let look =
-            |access| look(volume, access, async |stack| log::look_in_set(volume, stack).await);
-        let ((found, log), in_use) = match look(Access::ReadOnly) {
+        let look = |access| {
+            look(volume, access, async |stack| {
+                let nvram = stack.front().map(|front| front::Status::of(&front));
+                Ok((log::look_in_set(volume, stack).await?, nvram))
+            })
+        };
+        let ((found, (log, nvram)), in_use) = match look(Access::ReadOnly) {
             Err(Failure::Open(OpenError::Locked(_) | OpenError::Busy(_))) => {
                 (look(Access::Glance)?, true)
             }
             found => (found?, false),
         };
-        let mut info = Self { log, ..gather(volume, &found) };
+        let mut info = Self { log, nvram, ..gather(volume, &found) };
         if volume.settings.raid.is_some() {
             info.raid = Some(Status::look(volume)?);
         }
@@ -119,6 +127,7 @@ impl Info {
             reclaim: live.reclaim,
             scrub: live.scrub,
             raid: live.raid,
+            nvram: live.nvram,
             ..on_disk
         };
         info.look_at_log(volume)
@@ -153,6 +162,7 @@ fn gather(volume: &Volume, found: &Found) -> Info {
         reclaim: None,
         scrub: None,
         raid: None,
+        nvram: None,
         disk: volume.disk_path.display().to_string(),
         label: text(&found.label),
         id: format!("{:016x}", found.number),

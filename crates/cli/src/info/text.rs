@@ -8,6 +8,7 @@ use super::live::Reclaim;
 use super::object::{Info, State};
 use crate::calendar::show_time;
 use crate::failure::spell_out;
+use crate::front;
 use crate::sets::Status;
 use crate::size::show_size;
 use crate::words::quoted;
@@ -75,6 +76,7 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
     let lines = [
         ("volume", Some(info.volume.clone())),
         ("disk", Some(info.raid.as_ref().map_or_else(|| info.disk.clone(), Status::summary))),
+        ("nvram", info.nvram.as_ref().map(front::Status::summary)),
         ("engine", Some(info.engine.clone())),
         ("policy", has_policies.then_some(policy)),
         ("log", may_log.then_some(log)),

@@ -322,7 +322,10 @@ impl Status {
             State::WaitsForRoom => "waits for room",
             State::Failed => "failed",
         };
-        format!("{} of {} disks, {state}", self.level, self.slots.len())
+        match self.slots.len() {
+            1 => format!("one disk, {state}"),
+            disks => format!("{} of {disks} disks, {state}", self.level),
+        }
     }
 
     /// Description in lines for people.

@@ -137,6 +137,7 @@ impl Served {
             silent: std::collections::BTreeSet::new(),
             is_waiting: std::sync::Arc::default(),
             is_loss_accepted: false,
+            is_nvram_given_up: false,
         };
         (Place { volume, socket: None, runtime, interrupt }, is_heard)
     }

@@ -15,6 +15,7 @@ mod lost_log;
 mod lost_starts;
 mod mkfs;
 mod modes;
+mod nvram;
 mod partitions;
 mod repair;
 mod repeated;

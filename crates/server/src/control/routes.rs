@@ -29,7 +29,8 @@ const MOST_SAID: usize = 64 << 10;
 
 /// List of the routes, for a request to any other.
 const ROUTES: &str = "GET /v1/info, GET /v1/jobs, GET /v1/jobs/ID, POST /v1/jobs/ID/cancel, POST \
-                      /v1/scrub, POST /v1/raid/ORDER, GET /v1/snapshots, POST /v1/snapshots/ORDER";
+                      /v1/scrub, POST /v1/raid/ORDER, POST /v1/nvram/ORDER, GET /v1/snapshots, \
+                      POST /v1/snapshots/ORDER";
 
 /// A desk from the view of its clients.
 pub(super) struct Front {
@@ -58,6 +59,7 @@ impl Part {
     fn goes_on(self) -> String {
         let command = match self {
             Self::Raid => "duramen raid status",
+            Self::Nvram => "duramen nvram status",
             Self::Snapshots => "duramen snapshot list",
         };
         format!(
@@ -77,6 +79,7 @@ impl<'a> Route<'a> {
             ["jobs", id, "cancel"] => Some(Self::Cancel(id)),
             ["scrub"] => Some(Self::Scrub),
             ["raid", order] => Some(Self::Act(Part::Raid, order)),
+            ["nvram", order] => Some(Self::Act(Part::Nvram, order)),
             ["snapshots"] => Some(Self::Snapshots),
             ["snapshots", order] if order != LIST => Some(Self::Act(Part::Snapshots, order)),
             _ => None,

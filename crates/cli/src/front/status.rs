@@ -1,0 +1,143 @@
+//! State of an NVRAM, as `duramen nvram status` prints it, and as `nvram` in `duramen info`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Front, survives_power};
+use crate::size::show_size;
+
+/// State of an NVRAM. The names are those of the JSON object.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Status {
+    state: State,
+    /// The reason for state `error`, or why the volume is served without it.
+    error: Option<String>,
+    kind: Kind,
+    pub(super) survives_power: Option<bool>,
+    battery: Battery,
+    size_bytes: u64,
+    paths: Vec<PathBuf>,
+    pub(super) dirty_bytes: u64,
+    pinned_bytes: u64,
+    lost_bytes: u64,
+    dirty_hits: u64,
+    clean_hits: u64,
+    allocations: u64,
+    passes: u64,
+    write_backs: u64,
+    /// The log of a set's records, which no NVRAM holds yet.
+    lower: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// Writes are durable in the NVRAM.
+    Up,
+    /// Writes go to the disks.
+    Down,
+    /// The NVRAM or the disks have failed, and nothing is acknowledged.
+    Error,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    File,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Battery {
+    Unknown,
+}
+
+impl Status {
+    /// State of an open one.
+    pub(crate) fn of(front: &Front) -> Self {
+        let status = front.nvram().map(|nvram| nvram.status());
+        let (state, error) = match &status {
+            Some(status) if status.has_failed => {
+                (State::Error, Some("it or the disks have failed".to_owned()))
+            }
+            Some(status) if !status.is_down => (State::Up, None),
+            _ => (State::Down, front.absence.clone()),
+        };
+        let status = status.unwrap_or_default();
+        let counts = status.counts;
+        Self {
+            state,
+            error,
+            kind: Kind::File,
+            survives_power: front.path.as_deref().and_then(survives_power),
+            battery: Battery::Unknown,
+            size_bytes: status.size_bytes,
+            paths: front.path.iter().cloned().collect(),
+            dirty_bytes: status.dirty_bytes,
+            pinned_bytes: 0,
+            lost_bytes: status.lost_bytes,
+            dirty_hits: counts.dirty_hits,
+            clean_hits: counts.clean_hits,
+            allocations: counts.allocations,
+            passes: counts.passes,
+            write_backs: counts.write_backs,
+            lower: None,
+        }
+    }
+
+    /// Whether writes are durable in the NVRAM.
+    pub(crate) fn is_up(&self) -> bool {
+        self.state == State::Up
+    }
+
+    /// Summary in one line.
+    pub(crate) fn summary(&self) -> String {
+        let state = match self.state {
+            State::Up => "up",
+            State::Down => "down",
+            State::Error => "error",
+        };
+        let (size, dirty) = (show_size(self.size_bytes), show_size(self.dirty_bytes));
+        let mut text = format!("{state}, {size}, {dirty} dirty");
+        if self.lost_bytes > 0 {
+            let _ = write!(text, ", {} lost", show_size(self.lost_bytes));
+        }
+        if let Some(error) = &self.error {
+            let _ = write!(text, ", {error}");
+        }
+        text
+    }
+
+    /// Description in lines for people.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(text, "{name:<16}{value}"); // writing to a string cannot fail
+        };
+        line("state", self.summary());
+        for path in &self.paths {
+            line("path", path.display().to_string());
+        }
+        let survives = match self.survives_power {
+            Some(true) => "yes",
+            Some(false) => "no: it is in memory of the host",
+            None => "unknown",
+        };
+        line("survives power", survives.to_owned());
+        line("battery", "unknown".to_owned());
+        let counts = [
+            (self.dirty_hits, "writes to dirty blocks"),
+            (self.clean_hits, "to clean blocks"),
+            (self.allocations, "buffers taken"),
+            (self.passes, "large writes passed by"),
+            (self.write_backs, "blocks written back"),
+        ];
+        let counts: Vec<String> =
+            counts.iter().map(|(count, what)| format!("{count} {what}")).collect();
+        line("since the start", counts.join(", "));
+        text
+    }
+}

@@ -1,0 +1,16 @@
+//! The section `[nvram]` of `volume.toml`: the NVRAM in front of a volume's set of disks.
+//!
+//! The labels of the set say whether there is one, and which. This section only holds its last
+//! known path.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Contents of the section.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NvramSettings {
+    /// File or device.
+    pub path: PathBuf,
+}

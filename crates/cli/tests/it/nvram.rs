@@ -1,0 +1,242 @@
+//! Volumes behind an NVRAM: killed, without it, with an old copy of it, and out of use.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::common::serving::{Serving, put};
+use crate::common::{Folder, Run, duramen, on};
+
+/// Words of each design that may stand behind an NVRAM.
+const DESIGNS: [&[&str]; 4] = [
+    &["--policy", "log"],
+    &["--policy", "sync"],
+    &["--policy", "softdep"],
+    &["--engine", "shadow"],
+];
+
+struct Place {
+    folder: Folder,
+    volume: PathBuf,
+    nvram: PathBuf,
+}
+
+fn text(path: &std::path::Path) -> &str {
+    path.to_str().expect("a name of ours")
+}
+
+impl Place {
+    fn made(words: &[&str]) -> Self {
+        let folder = Folder::new();
+        let (volume, nvram) = (folder.path("data"), folder.path("n0"));
+        let place = Self { folder, volume, nvram };
+        let arguments = ["mkfs", text(&place.volume), "--size", "64M", "--nvram"];
+        let upper = [text(&place.nvram), "--upper", "2M"];
+        duramen(&[&arguments[..], &upper, words].concat()).good();
+        place
+    }
+
+    fn nvram(&self, order: &str) -> Run {
+        duramen(&["nvram", order, text(&self.volume)])
+    }
+
+    fn status(&self) -> Value {
+        let run = duramen(&["nvram", "status", text(&self.volume), "--json"]);
+        serde_json::from_str(&run.output).expect("one object")
+    }
+
+    /// What a start recovers is there.
+    fn recovers(&self, name: &str, data: &[u8]) {
+        assert!(self.serve().stop().success());
+        self.has(name, data);
+    }
+
+    fn has(&self, name: &str, data: &[u8]) {
+        let told = duramen(&["cat", text(&self.volume), name]).good();
+        assert!(told.as_bytes() == data, "{name} has {} bytes", told.len());
+    }
+
+    fn serve(&self) -> Serving {
+        Serving::start(&[&self.volume], &[])
+    }
+
+    /// A start that must be refused.
+    fn refused(&self, why: &str) -> String {
+        let run = duramen(&["serve", text(&self.volume), "--listen", "127.0.0.1:0"]);
+        let told = run.failed(1, why);
+        assert!(told.contains("--without-nvram"), "both ways out: {told}");
+        told
+    }
+}
+
+fn letters(seed: u8) -> Vec<u8> {
+    (0..40_000_u32).map(|at| b'a' + ((at + u32::from(seed)) % 26) as u8).collect()
+}
+
+#[test]
+fn what_only_the_nvram_has_is_there_again_after_a_kill() {
+    for design in DESIGNS {
+        let place = Place::made(design);
+        let serving = place.serve();
+        put(&serving, "data", "one", &letters(1));
+        assert!(place.status()["dirty_bytes"].as_u64() > Some(0), "{design:?}");
+        serving.kill();
+        let away = place.folder.path("away");
+        fs::rename(&place.nvram, &away).expect("a move");
+        let told = place.refused("it is missing, and it has data that the disks lack");
+        assert!(told.contains(text(&place.nvram)), "its last path: {told}");
+        duramen(&["cat", text(&place.volume), "/one"]).failed(1, "it is missing");
+        fs::rename(&away, &place.nvram).expect("a move");
+        let serving = place.serve();
+        put(&serving, "data", "two", &letters(2));
+        assert!(serving.stop().success());
+        assert_eq!(place.status()["dirty_bytes"], 0, "{design:?}");
+        // A volume that was stopped needs nothing of its NVRAM.
+        fs::rename(&place.nvram, &away).expect("a move");
+        place.has("/one", &letters(1));
+        place.has("/two", &letters(2));
+        let bare = place.volume.join("disk.img");
+        let copy = place.folder.path("copy.img");
+        fs::copy(bare, &copy).expect("a copy");
+        duramen(&["info", text(&copy)]).failed(1, "the disk is the member of slot 0 of set");
+    }
+}
+
+#[test]
+fn an_older_copy_of_the_nvram_is_refused() {
+    let place = Place::made(&[]);
+    let (copy, newer) = (place.folder.path("copy"), place.folder.path("newer"));
+    let serving = place.serve();
+    put(&serving, "data", "one", &letters(1));
+    serving.kill();
+    fs::copy(&place.nvram, &copy).expect("a copy");
+    let serving = place.serve();
+    put(&serving, "data", "two", &letters(2));
+    serving.kill();
+    fs::rename(&place.nvram, &newer).expect("a move");
+    fs::copy(&copy, &place.nvram).expect("a copy");
+    place.refused("it is an older copy, of start 2, and the volume has come to start 3");
+    fs::rename(&newer, &place.nvram).expect("a move");
+    place.recovers("/two", &letters(2));
+}
+
+#[test]
+fn what_is_given_up_stays_given_up() {
+    let place = Place::made(&["--policy", "sync"]);
+    let serving = place.serve();
+    put(&serving, "data", "one", &letters(1));
+    assert!(serving.stop().success());
+    let serving = place.serve();
+    put(&serving, "data", "two", &letters(2));
+    serving.kill();
+    let away = place.folder.path("away");
+    fs::rename(&place.nvram, &away).expect("a move");
+    place.refused("it is missing");
+    let run = on("fsck", &place.volume, &["--repair", "--without-nvram"]);
+    assert!(run.code == 0 || run.code == 1, "{}", run.errors);
+    place.has("/one", &letters(1));
+    fs::rename(&away, &place.nvram).expect("a move");
+    let serving = place.serve();
+    put(&serving, "data", "three", &letters(3));
+    serving.kill();
+    place.recovers("/one", &letters(1));
+    place.has("/three", &letters(3));
+    duramen(&["cat", text(&place.volume), "/two"]).failed(1, "no such");
+}
+
+#[test]
+fn an_nvram_goes_down_and_up_in_service_and_at_rest() {
+    let place = Place::made(&[]);
+    for is_served in [true, false] {
+        let serving = is_served.then(|| place.serve());
+        if let Some(serving) = &serving {
+            put(serving, "data", "one", &letters(1));
+        }
+        let status = place.status();
+        assert_eq!(status["state"], "up", "{status}");
+        assert_eq!(status["kind"], "file");
+        place.nvram("status").good();
+        assert!(place.nvram("down").good().contains("its NVRAM is down"));
+        let status = place.status();
+        assert_eq!((&status["state"], &status["dirty_bytes"]), (&"down".into(), &0.into()));
+        assert_eq!(place.nvram("status").code, 1);
+        if let Some(serving) = serving {
+            put(&serving, "data", "two", &letters(2));
+            assert_eq!(place.status()["dirty_bytes"], 0, "writes pass by");
+            serving.kill();
+            let away = place.folder.path("away");
+            fs::rename(&place.nvram, &away).expect("a move");
+            place.recovers("/two", &letters(2));
+            fs::rename(&away, &place.nvram).expect("a move");
+            let serving = place.serve();
+            assert_eq!(place.status()["state"], "down", "over starts");
+            place.nvram("up").good();
+            place.nvram("up").failed(1, "its NVRAM is up already");
+            put(&serving, "data", "three", &letters(3));
+            assert!(place.status()["dirty_bytes"].as_u64() > Some(0));
+            serving.kill();
+            place.recovers("/three", &letters(3));
+        } else {
+            place.nvram("up").good();
+            assert_eq!(place.status()["state"], "up");
+        }
+    }
+}
+
+#[test]
+fn a_set_is_given_an_nvram_and_loses_it_again() {
+    let folder = Folder::new();
+    let (volume, nvram) = (folder.path("data"), folder.path("n0"));
+    let disks = ["d0", "d1", "d2"].map(|name| folder.path(name));
+    let mut words = vec!["mkfs", text(&volume), "--size", "64M", "--sparse", "--raid5"];
+    words.extend(disks.iter().map(|disk| text(disk)));
+    duramen(&words).good();
+    let told = duramen(&["nvram", "status", text(&volume)]).failed(2, "has no NVRAM");
+    assert!(told.contains("data"));
+    duramen(&["tune", text(&volume), "--nvram", text(&nvram)]).good();
+    let place = Place { folder, volume, nvram };
+    let serving = place.serve();
+    put(&serving, "data", "one", &letters(1));
+    serving.kill();
+    let told = duramen(&["tune", text(&place.volume), "--no-nvram"]).failed(1, "not stopped");
+    assert!(!told.contains("panicked"));
+    assert!(place.serve().stop().success());
+    duramen(&["tune", text(&place.volume), "--no-nvram"]).good();
+    fs::remove_file(&place.nvram).expect("it is not needed");
+    place.has("/one", &letters(1));
+    assert!(place.serve().stop().success());
+    let settings = fs::read_to_string(place.volume.join("volume.toml")).expect("it is there");
+    assert!(!settings.contains("nvram"), "{settings}");
+}
+
+#[test]
+fn an_nvram_that_cannot_be_is_refused_before_anything_is_written() {
+    let folder = Folder::new();
+    let (volume, small) = (folder.path("data"), folder.path("small"));
+    let mkfs = |nvram: &str, more: &[&str]| {
+        let words = ["mkfs", text(&volume), "--size", "64M", "--nvram", nvram];
+        duramen(&[&words[..], more].concat())
+    };
+    mkfs(text(&small), &["--upper", "64K"]).failed(2, "too little for an NVRAM");
+    assert!(!small.exists() && !volume.exists());
+    let disk = folder.path("d0");
+    let second = folder.path("d1");
+    let words = ["--raid1", text(&disk), text(&second)];
+    mkfs(text(&disk), &words).failed(2, "is named twice");
+    let other = Place::made(&[]);
+    mkfs(text(&other.nvram), &[]).failed(1, "the NVRAM of a volume");
+    assert!(!volume.exists());
+    // A volume on a plain disk has no set to stand in front of.
+    duramen(&["mkfs", text(&volume), "--size", "64M"]).good();
+    let told = duramen(&["tune", text(&volume), "--nvram", text(&small)]);
+    told.failed(2, "duramen mkfs --nvram");
+    // Another volume's NVRAM in the place of the own one.
+    let third = Place::made(&[]);
+    let serving = third.serve();
+    put(&serving, "data", "one", &letters(1));
+    serving.kill();
+    fs::rename(&third.nvram, third.folder.path("away")).expect("a move");
+    fs::copy(&other.nvram, &third.nvram).expect("a copy");
+    third.refused("it is the NVRAM of another volume");
+}
