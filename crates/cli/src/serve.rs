@@ -164,7 +164,12 @@ async fn open_and_serve(
                 let (front, found, report_stop) = (open.front, open.found, open.report_stop);
                 opened.push((file_system.clone(), report_stop));
                 warn_of_readable(&volume);
-                front.iter().for_each(|front| front.announce(&volume.path));
+                if let Some(front) = &front {
+                    front.announce(&volume.path);
+                    if front.nvram().is_some() {
+                        front::watch(front, volume.path.clone(), runtime);
+                    }
+                }
                 let socket = claim_socket(&volume, arguments.control.as_deref())?;
                 let (path, files) = (volume.path.clone(), file_system.clone());
                 let keeper = Keeper::new(path, files, jobs.clone(), runtime);

@@ -21,6 +21,9 @@ use crate::status::Counts;
 /// Blocks that are written to the NVRAM at once.
 pub(crate) const AT_ONCE: u64 = 16;
 
+/// Rounds without room below after which a volume whose memory has failed stops.
+const MOST_REFUSALS: u32 = 30;
+
 pub(crate) struct Cache {
     /// The device in front of which it stands.
     pub(crate) below: Rc<dyn BlockDevice>,
@@ -51,6 +54,10 @@ pub(crate) struct Cache {
     /// Large writes that have passed by, and how many of them a flush has covered.
     passed: Cell<[u64; 2]>,
     pub(crate) failure: RefCell<Option<IoError>>,
+    /// The memory cannot be written: the volume is to go on without it.
+    memory_failure: RefCell<Option<IoError>>,
+    /// It does: everything is below, and the volume's record says so.
+    is_retired: Cell<bool>,
     pub(crate) is_closed: Cell<bool>,
     pub(crate) counts: RefCell<Counts>,
     /// The volume that records whether the NVRAM is needed, if it does.
@@ -103,6 +110,8 @@ impl Cache {
             // Nobody knows what passed by before the start.
             passed: Cell::new([1, 0]),
             failure: RefCell::new(None),
+            memory_failure: RefCell::new(None),
+            is_retired: Cell::new(false),
             is_closed: Cell::new(false),
             counts: RefCell::default(),
             partner: OnceCell::new(),
@@ -128,11 +137,39 @@ impl Cache {
         self.wake.notify();
     }
 
+    /// The memory cannot be written. Only a volume that keeps a record of it can go on.
+    pub(crate) fn fail_memory(&self, error: &IoError) {
+        if self.partner.get().is_none() {
+            return self.fail(error);
+        }
+        self.memory_failure.borrow_mut().get_or_insert_with(|| error.clone());
+        self.moved.notify();
+        self.wake.notify();
+    }
+
+    /// Whether the volume is to go on without the memory, and does not yet.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.memory_failure.borrow().is_some()
+            && !self.is_retired.get()
+            && self.failure.borrow().is_none()
+    }
+
+    /// Why the volume goes on without the memory, if it does.
+    pub(crate) fn retired(&self) -> Option<IoError> {
+        self.memory_failure.borrow().clone().filter(|_| self.is_retired.get())
+    }
+
+    /// Whether writes go to the device below.
+    pub(crate) fn passes(&self) -> bool {
+        self.is_retired.get() || self.label.get().is_down
+    }
+
     pub(crate) fn check(&self, verb: Verb) -> Result<(), IoError> {
         if self.is_closed.get() {
             return Err(IoError::closed(verb));
         }
-        match &*self.failure.borrow() {
+        let failing = self.memory_failure.borrow().clone().filter(|_| !self.is_retired.get());
+        match self.failure.borrow().as_ref().or(failing.as_ref()) {
             Some(failure) => Err(IoError { verb, ..failure.clone() }),
             None => Ok(()),
         }
@@ -234,15 +271,17 @@ impl Cache {
         };
         let (here, below) = join(self.memory.flush(), below).await;
         self.directory.borrow_mut().end_flush(covered, here.is_ok());
-        let done = here.and(below);
-        match &done {
+        if let Err(error) = &here {
+            self.fail_memory(error);
+        }
+        match &below {
             Ok(()) => {
                 let [now, flushed] = self.passed.get();
                 self.passed.set([now, flushed.max(count)]);
             }
             Err(error) => self.fail(error),
         }
-        done
+        below.and(here)
     }
 
     /// Brings everything below, and makes all entries void. With `is_down`, writes pass by from
@@ -259,7 +298,7 @@ impl Cache {
         let durable = first_sequence - 1;
         let is_down = is_down || self.label.get().is_down; // only `up` holds writes again
         let label = Label { first_sequence, durable, is_down, ..self.label.get() };
-        self.write_label(label).await.inspect_err(|error| self.fail(error))?;
+        self.write_label(label).await.inspect_err(|error| self.fail_memory(error))?;
         if !is_planted(Bug::HastyDown) {
             self.directory.borrow_mut().clear();
         }
@@ -272,6 +311,46 @@ impl Cache {
             Some(partner) => partner.say(is_dirty).await,
             None => Ok(()),
         }
+    }
+
+    /// Goes on without the memory, which cannot be written: brings below what it can still read,
+    /// and then has the volume record that the memory is void. Calls wait meanwhile.
+    ///
+    /// # Errors
+    /// Something is not below, or the volume has failed. Then nothing is answered any more, and the
+    /// next start finds what the memory still has.
+    pub(crate) async fn retire(&self) -> Result<(), IoError> {
+        let _alone = self.gate.exclusive().await;
+        if self.is_retired.get() {
+            return Ok(());
+        }
+        while self.is_working.get() {
+            self.moved.wait().await;
+        }
+        let (mut from, mut refusals) = (0, 0);
+        while self.failure.borrow().is_none() && self.directory.borrow().dirty() > 0 {
+            self.destage_round(&mut from).await;
+            refusals = if self.is_refused.get() { refusals + 1 } else { 0 };
+            if refusals > MOST_REFUSALS {
+                self.fail(&IoError::new(Verb::Write, 0, SECTOR, ErrorKind::StorageFull));
+            }
+        }
+        if !self.directory.borrow().lost().is_empty() {
+            let lost = IoError::new(Verb::Write, 0, SECTOR, ErrorKind::InvalidData);
+            self.fail(&lost);
+        }
+        if let Some(failure) = self.failure.borrow().clone() {
+            return Err(failure);
+        }
+        // What has passed by, too.
+        self.below.flush().await.inspect_err(|error| self.fail(error))?;
+        if !is_planted(Bug::UnsaidRetirement) {
+            let partner = self.partner.get().expect("only then a failure of the memory is noted");
+            partner.give_up().await.inspect_err(|error| self.fail(error))?;
+        }
+        self.directory.borrow_mut().clear();
+        self.is_retired.set(true);
+        Ok(())
     }
 
     /// Writes both labels, one after the other.

@@ -70,7 +70,7 @@ impl Cache {
     async fn work(&self) {
         let mut from = 0;
         loop {
-            if self.is_closed.get() || self.failure.borrow().is_some() {
+            if self.check(Verb::Write).is_err() {
                 return;
             }
             let is_low = self.is_low();
@@ -117,7 +117,7 @@ impl Cache {
             Err(error) => {
                 directory.not_voided(chosen);
                 drop(directory);
-                self.fail(&error);
+                self.fail_memory(&error);
             }
         }
         true
@@ -149,7 +149,7 @@ impl Cache {
     }
 
     /// Writes some dirty blocks below. Whether anything has changed.
-    async fn destage_round(&self, from: &mut u64) -> bool {
+    pub(crate) async fn destage_round(&self, from: &mut u64) -> bool {
         let places = self.directory.borrow().next_dirty(*from, ROUND);
         let Some(last) = places.last() else { return false };
         *from = last + 1;

@@ -80,7 +80,8 @@ impl Nvram {
         let lost =
             directory.lost().iter().map(|(_, lost)| u64::from(lost.count_ones())).sum::<u64>();
         Status {
-            is_down: self.cache.label.get().is_down,
+            is_down: self.cache.passes(),
+            is_retired: self.cache.retired().is_some(),
             has_failed: self.cache.failure.borrow().is_some(),
             size_bytes: directory.buffers() * BLOCK,
             dirty_bytes: directory.dirty() * BLOCK,
@@ -113,7 +114,10 @@ impl Nvram {
     /// # Errors
     /// Why something is not below. Then nothing has changed.
     pub async fn settle(&self, is_down: bool) -> Result<(), IoError> {
-        self.run(Verb::Flush, async move |cache| cache.settle(is_down).await).await
+        self.run(Verb::Flush, async move |cache| {
+            if cache.retired().is_some() { Ok(()) } else { cache.settle(is_down).await }
+        })
+        .await
     }
 
     /// Holds writes again.
@@ -124,12 +128,32 @@ impl Nvram {
         self.run(Verb::Write, async move |cache| {
             let _alone = cache.gate.exclusive().await;
             cache.check(Verb::Write)?;
+            if let Some(failure) = cache.retired() {
+                return Err(IoError { verb: Verb::Write, ..failure });
+            }
             // What has passed by is durable before anything may hide it.
             cache.below.flush().await.inspect_err(|error| cache.fail(error))?;
             cache.say(true).await?;
             cache.write_label(Label { is_down: false, ..cache.label.get() }).await
         })
         .await
+    }
+
+    /// Does something as [`Nvram::run`] does. If the memory turns out to be unwritable, it is done
+    /// again without it.
+    fn run_on<T: 'static>(
+        &self,
+        verb: Verb,
+        work: impl AsyncFn(&Cache) -> Result<T, IoError> + 'static,
+    ) -> Io<T> {
+        self.run(verb, async move |cache| {
+            let done = work(cache).await;
+            if done.is_err() && cache.is_failing() {
+                cache.retire().await.map_err(|error| IoError { verb, ..error })?;
+                return work(cache).await;
+            }
+            done
+        })
     }
 
     /// Does something as a task, and passes its answer on: dropping the future abandons the
@@ -170,19 +194,20 @@ impl BlockDevice for Nvram {
     }
 
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
-        self.run(Verb::Write, async move |cache| cache.write(offset, data, durability).await)
+        self.run_on(Verb::Write, async move |cache| {
+            cache.write(offset, data.clone(), durability).await
+        })
     }
 
     fn flush(&self) -> Io<()> {
-        self.run(Verb::Flush, async move |cache| {
+        self.run_on(Verb::Flush, async move |cache| {
             cache.check(Verb::Flush)?;
-            let is_down = cache.label.get().is_down;
-            if is_down { cache.below.flush().await } else { cache.flush().await }
+            if cache.passes() { cache.below.flush().await } else { cache.flush().await }
         })
     }
 
     fn discard(&self, offset: u64, length: u64) -> Io<()> {
-        self.run(Verb::Discard, async move |cache| cache.discard(offset, length).await)
+        self.run_on(Verb::Discard, async move |cache| cache.discard(offset, length).await)
     }
 
     fn mend(&self, offset: u64, length: u64, is_right: IsRight) -> Io<Option<Buffer>> {
@@ -196,7 +221,7 @@ impl BlockDevice for Nvram {
             while calls.get() > 0 {
                 ended.wait().await;
             }
-            if is_first && cache.partner.get().is_some() {
+            if is_first && cache.partner.get().is_some() && cache.retired().is_none() {
                 // A volume that was stopped needs nothing of its NVRAM. If something cannot go
                 // below it still does, and says so.
                 let settled = cache.settle(false).await;
@@ -215,7 +240,10 @@ impl BlockDevice for Nvram {
             }
             if is_first {
                 // A later rot of these entries must not look like a tear.
-                if cache.failure.borrow().is_none() && cache.flush_all().await.is_ok() {
+                let is_retired = cache.retired().is_some();
+                if is_retired {
+                    let _ = cache.below.flush().await;
+                } else if cache.failure.borrow().is_none() && cache.flush_all().await.is_ok() {
                     let durable = cache.directory.borrow().durable();
                     let _ = cache.write_label(Label { durable, ..cache.label.get() }).await;
                 }

@@ -126,6 +126,14 @@ impl Partner {
         Self { pairing: Cell::new(pairing), record }
     }
 
+    /// Records that what the NVRAM holds is void.
+    pub(crate) async fn give_up(&self) -> Result<(), IoError> {
+        let pairing = self.pairing.get().given_up();
+        (self.record)(pairing).await?;
+        self.pairing.set(pairing);
+        Ok(())
+    }
+
     /// Records whether the NVRAM may hold something. One caller at a time.
     pub(crate) async fn say(&self, is_dirty: bool) -> Result<(), IoError> {
         let pairing = Pairing { is_dirty, ..self.pairing.get() };

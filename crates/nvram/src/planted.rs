@@ -35,6 +35,8 @@ planted::bugs! {
     UnsaidDirt,
     /// A stop says that the NVRAM is not needed although something is not below.
     HastyWord,
+    /// The volume goes on without its memory, and does not record that the memory is void.
+    UnsaidRetirement,
     /// Lost sectors of a block are forgotten when another part of it is written.
     ForgottenLoss,
 }

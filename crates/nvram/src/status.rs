@@ -22,6 +22,8 @@ pub struct Status {
     pub is_down: bool,
     /// The memory or the device below has failed: nothing is answered any more.
     pub has_failed: bool,
+    /// The memory could not be written, and the volume goes on without it.
+    pub is_retired: bool,
     /// Bytes that its buffers hold.
     pub size_bytes: u64,
     /// Bytes of blocks that are not below.

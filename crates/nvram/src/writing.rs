@@ -52,7 +52,7 @@ impl Cache {
         }
         let _open = self.gate.shared().await;
         self.check(Verb::Write)?;
-        if self.label.get().is_down {
+        if self.passes() {
             return self.below.write(offset, data, durability).await;
         }
         let range = offset..offset + length;
@@ -115,7 +115,7 @@ impl Cache {
         }
         drop(directory);
         if let Err(error) = &written {
-            self.fail(error);
+            self.fail_memory(error);
         }
         if self.is_high() {
             self.wake.notify();

@@ -29,7 +29,7 @@ use crate::failure::Failure;
 use crate::size::show_size;
 use crate::volume::Volume;
 use crate::words;
-pub(crate) use orders::{act, go_up};
+pub(crate) use orders::{act, go_up, watch};
 pub(crate) use status::Status;
 
 /// Types of file systems in memory that does not outlive the power, as statfs(2) has them.

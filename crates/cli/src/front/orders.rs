@@ -1,5 +1,6 @@
 //! Orders for the NVRAM of a served volume: `POST /v1/nvram/down` and `/up`.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,9 +9,11 @@ use runtime::Runtime;
 use serde_json::{Value, json};
 use server::control::{Act, End, Job, Jobs, Refused};
 
-use super::Front;
+use super::{Front, Status};
 use crate::words;
 
+/// Interval at which a failure is looked for.
+const WATCH: Duration = Duration::from_secs(1);
 /// Interval at which a job looks how much is still dirty.
 const LOOK: Duration = Duration::from_millis(50);
 /// Time for which calls may go on beside a job: then they wait for its end.
@@ -34,6 +37,21 @@ pub(crate) fn act(front: Option<Rc<Front>>, jobs: Jobs, runtime: &Runtime) -> Ac
         }
         .boxed_local()
     })
+}
+
+/// Says on standard error when the NVRAM fails, as long as it is open.
+pub(crate) fn watch(front: &Rc<Front>, volume: PathBuf, runtime: &Runtime) {
+    let (front, clock) = (Rc::downgrade(front), runtime.clock.clone());
+    runtime.tasks.spawn(Box::pin(async move {
+        loop {
+            clock.sleep(WATCH).await;
+            let Some(front) = front.upgrade() else { return };
+            if let Some(error) = Status::of(&front).error {
+                let (volume, shown) = (volume.display(), front.shown());
+                return words::say(format_args!("{volume}: NVRAM{shown}: {error}"));
+            }
+        }
+    }));
 }
 
 /// Holds writes again.

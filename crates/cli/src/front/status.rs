@@ -14,7 +14,7 @@ use crate::size::show_size;
 pub(crate) struct Status {
     state: State,
     /// The reason for state `error`, or why the volume is served without it.
-    error: Option<String>,
+    pub(super) error: Option<String>,
     kind: Kind,
     pub(super) survives_power: Option<bool>,
     battery: Battery,
@@ -39,7 +39,7 @@ enum State {
     Up,
     /// Writes go to the disks.
     Down,
-    /// The NVRAM or the disks have failed, and nothing is acknowledged.
+    /// The NVRAM has failed, and writes go to the disks; or nothing is acknowledged any more.
     Error,
 }
 
@@ -62,6 +62,10 @@ impl Status {
         let (state, error) = match &status {
             Some(status) if status.has_failed => {
                 (State::Error, Some("it or the disks have failed".to_owned()))
+            }
+            Some(status) if status.is_retired => {
+                let why = "it cannot be written; the disks have everything, and writes go there";
+                (State::Error, Some(why.to_owned()))
             }
             Some(status) if !status.is_down => (State::Up, None),
             _ => (State::Down, front.absence.clone()),

@@ -184,6 +184,75 @@ fn each_rule_of_the_pairing_that_is_broken_is_seen() {
     }
 }
 
+/// Lives of a volume whose memory fails writes or flushes, once or for good, and is well again at
+/// the next start. Gives how many went on without the memory.
+fn live_on(seed: u64) -> u32 {
+    let model = Model::new();
+    let mut volume = new_volume();
+    let mut prng = Prng::new(seed);
+    let mut retired = 0;
+    for life in 0..5 {
+        let running = Running::of(seed * 16 + life, &volume);
+        let executor = &running.world.executor;
+        let device = running.open().expect("it is its own, or void");
+        executor.block_on(model.judge(&device));
+        let verb = if prng.below(2) == 0 { Verb::Write } else { Verb::Flush };
+        let fault = Fault::on(verb, Effect::Eio).nth(1 + prng.below(60));
+        let fault = if prng.below(2) == 0 { fault.forever() } else { fault };
+        running.world.memory.inject(fault);
+        executor.block_on(play(&model, &device, prng.next_u64(), 30));
+        let is_retired = device.status().is_retired;
+        if is_retired {
+            retired += 1;
+            assert!(device.status().is_down && !device.status().has_failed);
+            assert!(!running.pairing().is_dirty);
+            assert!(executor.block_on(device.up()).is_err(), "only a start finds out");
+            executor.block_on(play(&model, &device, prng.next_u64(), 10));
+        }
+        if is_retired && prng.below(3) == 0 {
+            executor.block_on(device.close()).expect("nothing below fails");
+        }
+        volume = if prng.below(3) == 0 { running.kill() } else { running.cut(&mut prng) };
+        executor.crash();
+    }
+    retired
+}
+
+#[test]
+fn a_volume_goes_on_without_a_memory_that_fails() {
+    let retired: u32 = (0..80).map(live_on).sum();
+    assert!(retired > 200, "{retired}");
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_memory_that_failed_and_is_believed_again_is_seen() {
+    let found = crate::with(nvram::planted::Bug::UnsaidRetirement, || {
+        (0..100).find(|&seed| std::panic::catch_unwind(|| live_on(seed)).is_err())
+    });
+    assert!(found.is_some());
+}
+
+#[test]
+fn a_volume_whose_memory_fails_and_whose_host_is_full_stops_in_the_end() {
+    let volume = new_volume();
+    let running = Running::of(1, &volume);
+    let device = running.open().expect("it is its own");
+    let block = || vec![vec![7; 4096].into()];
+    let executor = &running.world.executor;
+    let write = |at| executor.block_on(device.write(at, block(), Durability::Through));
+    write(0).expect("nothing fails");
+    running.world.below.inject(Fault::on(Verb::Write, Effect::NoSpace).forever());
+    running.world.memory.inject(Fault::on(Verb::Write, Effect::Eio).forever());
+    assert!(write(4096).is_err());
+    assert!(device.status().has_failed && running.pairing().is_dirty);
+    let volume = running.kill();
+    let running = Running::of(2, &volume);
+    let device = running.open().expect("it is its own");
+    let read = device.read(0, Buffer::unfilled(4096));
+    assert_eq!(running.world.executor.block_on(read).expect("it is there")[0], 7);
+}
+
 /// What a volume with this pairing makes of the NVRAM of a generation.
 fn met(is_dirty: bool, found: u64) -> Result<Meeting, Unpaired> {
     let pairing = Pairing { id: ID, generation: 7, is_dirty };
