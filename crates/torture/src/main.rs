@@ -55,7 +55,7 @@ const WITHOUT_DISKS: [&str; 4] = ["concurrent", "conformance", "crowd", "retry"]
 /// The campaigns on a set of disks.
 const OF_SETS: [&str; 7] = ["contract", TWO_FAULTS, "rot", "seq1", "seq2", "faults", "conformance"];
 
-/// The campaigns on a disk with an NVRAM.
+/// The campaigns with an NVRAM.
 const OF_NVRAM: [&str; 3] = ["seq1", "seq2", "conformance"];
 
 /// The campaign of only those designs whose answers survive.
@@ -203,7 +203,7 @@ fn suits(design: Design, word: &str) -> bool {
         && (!design.is_delayed() || OF_DELAYED.contains(&word))
         && match design.device() {
             Device::Plain => true,
-            Device::Nvram => OF_NVRAM.contains(&word),
+            Device::Nvram | Device::Raid5Nvram => OF_NVRAM.contains(&word),
             Device::Raid1 | Device::Raid5 => OF_SETS.contains(&word),
         }
         && (word != OF_MEMORABLE || design.remembers())

@@ -379,7 +379,11 @@ impl Design {
     pub(crate) fn home_sizes(self, volume_bytes: u64) -> Vec<u64> {
         match self.device {
             Device::Nvram => vec![volume_bytes, device::NVRAM_BYTES],
-            set => vec![device::member_size(set, volume_bytes); set.disks()],
+            set => {
+                let members = vec![device::member_size(set, volume_bytes); set.members()];
+                let nvram = set.has_nvram().then_some(device::NVRAM_BYTES);
+                members.into_iter().chain(nvram).collect()
+            }
         }
     }
 
@@ -395,7 +399,11 @@ impl Design {
         now: Timestamp,
     ) {
         if let Some(level) = self.device.level() {
-            device::make(level, &homes, runtime).await;
+            let (members, nvram) = homes.split_at(self.device.members());
+            device::make(level, members, runtime).await;
+            if let [memory] = nvram {
+                device::put_in_front(members.to_vec(), memory, runtime).await;
+            }
         }
         if self.device == Device::Nvram {
             device::make_nvram(&homes).await;
@@ -499,6 +507,12 @@ impl Design {
             Device::Nvram => {
                 let both = disks.by_ref().take(self.device.disks()).collect();
                 let nvram = device::open_nvram(both, runtime).await;
+                Rc::new(nvram.map_err(|error| OpenError::Other(error.into()))?)
+            }
+            Device::Raid5Nvram => {
+                let members = disks.by_ref().take(self.device.members()).collect();
+                let memory = disks.next().expect("a design that is opened has disks");
+                let nvram = device::open_set_behind(members, memory, runtime).await;
                 Rc::new(nvram.map_err(|error| OpenError::Other(error.into()))?)
             }
             device => {

@@ -6,6 +6,9 @@ use std::rc::Rc;
 use std::str::FromStr;
 
 use block::BlockDevice;
+use futures::FutureExt;
+use nvram::pairing::{Pairing, Record};
+use raid::label;
 use raid::layout::Level;
 use raid::{MakeOptions, OpenOptions, Set};
 use runtime::Runtime;
@@ -25,11 +28,14 @@ pub enum Device {
     Raid5,
     /// One disk with an NVRAM in front of it.
     Nvram,
+    /// A set with parity, and an NVRAM in front of it.
+    Raid5Nvram,
 }
 
 impl Device {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::Raid1, Self::Raid5, Self::Nvram];
+    pub const ALL: [Self; 5] =
+        [Self::Plain, Self::Raid1, Self::Raid5, Self::Nvram, Self::Raid5Nvram];
 
     /// Number of disks of the device.
     pub fn disks(self) -> usize {
@@ -37,19 +43,30 @@ impl Device {
             Self::Plain => 1,
             Self::Raid1 | Self::Nvram => 2,
             Self::Raid5 => 4,
+            Self::Raid5Nvram => 5,
         }
+    }
+
+    /// Number of members of its set. They are its first disks.
+    pub(super) fn members(self) -> usize {
+        self.disks() - usize::from(self.has_nvram())
+    }
+
+    /// Whether its last disk is an NVRAM.
+    pub(super) fn has_nvram(self) -> bool {
+        matches!(self, Self::Nvram | Self::Raid5Nvram)
     }
 
     /// The disks of which one may be lost in a power cut.
     pub fn losable(self) -> Range<usize> {
-        if self.level().is_none() { 0..0 } else { 0..self.disks() }
+        if self.level().is_none() { 0..0 } else { 0..self.members() }
     }
 
     pub(crate) fn level(self) -> Option<Level> {
         match self {
             Self::Plain | Self::Nvram => None,
             Self::Raid1 => Some(Level::Mirrored),
-            Self::Raid5 => Some(Level::Parity),
+            Self::Raid5 | Self::Raid5Nvram => Some(Level::Parity),
         }
     }
 }
@@ -61,6 +78,7 @@ impl fmt::Display for Device {
             Self::Raid1 => "raid1",
             Self::Raid5 => "raid5",
             Self::Nvram => "nvram",
+            Self::Raid5Nvram => "raid5+nvram",
         })
     }
 }
@@ -71,7 +89,8 @@ impl FromStr for Device {
     fn from_str(word: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|device| device.to_string() == word);
         found.ok_or_else(|| {
-            format!("there is no device {word}: there are plain, raid1, raid5, nvram")
+            let all = Self::ALL.map(|device| device.to_string()).join(", ");
+            format!("there is no device {word}: there are {all}")
         })
     }
 }
@@ -84,8 +103,9 @@ const NVRAM_ID: nvram::Id = [7; 16];
 /// Bytes of each member of a set with this capacity.
 pub(super) fn member_size(device: Device, bytes: u64) -> u64 {
     let Some(level) = device.level() else { return bytes };
-    let width = if level == Level::Parity { device.disks() as u64 - 1 } else { 1 };
-    options(level).member_size(device.disks(), bytes.div_ceil(width * UNIT))
+    let members = device.members();
+    let width = if level == Level::Parity { members as u64 - 1 } else { 1 };
+    options(level).member_size(members, bytes.div_ceil(width * UNIT))
 }
 
 /// Options for a set with the smallest possible log.
@@ -128,5 +148,43 @@ pub(super) async fn open_nvram(
 ) -> Result<nvram::Nvram, String> {
     let [below, memory] = &disks[..] else { panic!("a disk and its NVRAM") };
     let opened = nvram::open(below.clone(), memory.clone(), runtime.clone(), NVRAM_ID).await;
+    opened.map(|(nvram, _)| nvram).map_err(|error| format!("the NVRAM: {error}"))
+}
+
+/// Makes a disk the NVRAM of a set.
+pub(super) async fn put_in_front(
+    members: Vec<Rc<dyn BlockDevice>>,
+    memory: &Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+) {
+    let set = open(members, runtime).await.expect("it is new");
+    let size = set.geometry().size;
+    let label = nvram::make(memory, NVRAM_ID, size).await.expect("it is large enough");
+    let generation = label.generation;
+    let paired = label::Nvram { id: NVRAM_ID, generation, is_dirty: false };
+    set.stand_behind(Some(paired)).await.expect("nothing has failed");
+    // The devices stay open.
+}
+
+/// Opens a set with its NVRAM; members of length 0 are lost.
+///
+/// # Errors
+/// Why not.
+pub(super) async fn open_set_behind(
+    members: Vec<Rc<dyn BlockDevice>>,
+    memory: Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+) -> Result<nvram::Nvram, String> {
+    let set = Rc::new(open(members, runtime).await?);
+    let known = set.label().nvram.ok_or("no label names the NVRAM")?;
+    let label::Nvram { id, generation, is_dirty } = known;
+    let (pairing, below) = (Pairing { id, generation, is_dirty }, set.clone());
+    let record: Record = Rc::new(move |pairing| {
+        let set = set.clone();
+        let Pairing { id, generation, is_dirty } = pairing;
+        let known = label::Nvram { id, generation, is_dirty };
+        async move { set.stand_behind(Some(known)).await }.boxed_local()
+    });
+    let opened = nvram::open_paired(below, memory, runtime.clone(), pairing, record).await;
     opened.map(|(nvram, _)| nvram).map_err(|error| format!("the NVRAM: {error}"))
 }

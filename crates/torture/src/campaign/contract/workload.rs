@@ -114,14 +114,14 @@ fn shapes(stripe: u64) -> Vec<(u64, u64)> {
 pub(super) fn all(device: Device) -> Vec<Workload> {
     let mut all = Vec::new();
     let sizes: &[usize] = match device {
-        Device::Plain | Device::Nvram => &[1],
+        Device::Plain | Device::Nvram | Device::Raid5Nvram => &[1],
         Device::Raid1 => &[2, 3],
         Device::Raid5 => &[3, 4],
     };
     for &disks in sizes {
         let stripe = match device {
             Device::Raid5 => (disks as u64 - 1) * UNIT,
-            Device::Plain | Device::Nvram | Device::Raid1 => UNIT,
+            Device::Plain | Device::Nvram | Device::Raid1 | Device::Raid5Nvram => UNIT,
         };
         let shapes = shapes(stripe);
         let end = if device == Device::Plain { 4 * UNIT } else { 3 * stripe };
