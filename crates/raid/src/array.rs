@@ -171,6 +171,7 @@ impl Array {
         let room = Buffer::unfilled(length as usize);
         let read = self.members.read(first.member, self.data_start + from, room);
         let (read, sums) = join(read, self.sums.of(first.member, from, length)).await;
+        let sums = sums.ok()?;
         let read = read.filter(|read| sums.fit(from, read).all(|fits| fits))?.freeze();
         let of_piece = |piece: &Piece| {
             let within = (piece.offset - from) as usize;
@@ -201,7 +202,7 @@ impl Array {
         let offset = column.offset(&self.layout);
         let read = self.members.read(first, self.data_start + offset, room);
         let sums = self.sums.of(first, offset, column.length() as u64);
-        if let (Some(read), sums) = join(read, sums).await
+        if let (Some(read), Ok(sums)) = join(read, sums).await
             && sums.fit(offset, &read).all(|fits| fits)
         {
             return Ok(if is_whole { read } else { of_asked(&read) });
@@ -334,7 +335,7 @@ impl Array {
         } else {
             self.stripe().plan(stripe, &parts).await?
         };
-        let sums = self.sums.of_group(&group).await;
+        let sums = self.sums.of_group(&group).await?;
         self.sums.place_all(&sums).await;
         let is_full = written == self.layout.width() * self.layout.unit;
         self.members.counts.note(|done| {

@@ -46,7 +46,7 @@ use crate::prelog::{LOG_START, PreLog};
 use crate::recall;
 use crate::record::{Change, Slots};
 use crate::set::Set;
-use crate::sums::Sums;
+use crate::sums::{Sums, TableUnread};
 use crate::void::Void;
 use crate::watch::{ReportSilence, reporting};
 use crate::wipe::wipe;
@@ -484,13 +484,17 @@ async fn return_to(
     let failed = |_| if members.gave_up() { OpenError::Full } else { OpenError::Failed };
     members.settled(Verb::Write).await.map_err(failed)?;
     let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
-    let sums = Rc::new(Sums::new(members.clone(), missed.clone()));
+    let accepts_unread = options.is_meant || options.accepts_loss;
+    let sums = Rc::new(Sums::new(members.clone(), missed.clone(), accepts_unread));
     let Returned { log, map, recalled } =
         recover((&members, &sums, &missed), options, runtime).await?;
     members.are_open();
     sums.know(map.clone());
     if !recalled.is_empty() {
-        sums.lose_unknown(&recalled).await.map_err(|_| OpenError::Failed)?;
+        let lost = sums.lose_unknown(&recalled).await;
+        lost.map_err(|error| {
+            if error == TableUnread.into() { OpenError::Unread } else { OpenError::Failed }
+        })?;
     }
     let array = Array::new(members, Rc::new(log), map, (sums, missed), options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))
@@ -594,7 +598,7 @@ async fn recover(
     needed.iter().for_each(|(sequence, changes)| missed.touch_all(changes, *sequence));
     members.flush().await;
     settle().await?;
-    return_sums(sums, &needed, options).await?;
+    return_sums(sums, &needed).await?;
     missed.are_flushed(last + 1);
     missed.bring_home().await;
     settle().await?;
@@ -651,27 +655,21 @@ fn still_needed(
 
 /// Brings the tables up to date with these records. Fails before it writes any if nobody can read
 /// one of them, unless a person says that the set is to start: an empty one would take its place.
-async fn return_sums(
-    sums: &Sums,
-    needed: &[(u64, Vec<Change>)],
-    options: &OpenOptions,
-) -> Result<(), OpenError> {
+async fn return_sums(sums: &Sums, needed: &[(u64, Vec<Change>)]) -> Result<(), OpenError> {
     for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
-        take_sums(sums, changes, *sequence).await;
-    }
-    let is_meant = options.is_meant || options.accepts_loss;
-    if sums.has_unread.get() && !is_meant && !is_planted(Bug::ReplacedTables) {
-        return Err(OpenError::Unread);
+        let taken = take_sums(sums, changes, *sequence).await;
+        taken.map_err(|TableUnread| OpenError::Unread)?;
     }
     let had_room = sums.bring_home(false).await.map_err(|_| OpenError::Failed)?;
     if had_room { Ok(()) } else { Err(OpenError::Full) }
 }
 
 /// Updates the checksums by a record's changes, on members that are out as well.
-async fn take_sums(sums: &Sums, changes: &[Change], record: u64) {
-    let of_group = sums.of_group(changes).await;
+async fn take_sums(sums: &Sums, changes: &[Change], record: u64) -> Result<(), TableUnread> {
+    let of_group = sums.of_group(changes).await?;
     of_group.are_logged(record);
     of_group.are_home();
+    Ok(())
 }
 
 /// Checks that all these records are there, and that each names its predecessor.

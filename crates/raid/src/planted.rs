@@ -139,7 +139,7 @@ planted::bugs! {
     FirstRecords,
     /// A record of which a block behind the first cannot be read counts as torn.
     TornBodies,
-    /// A start writes checksums over a table that nobody could read.
+    /// A table that nobody could read counts as empty, and its next change replaces it.
     ReplacedTables,
     /// A record is accepted whatever its checksum.
     UnsummedRecords,

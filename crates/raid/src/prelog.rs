@@ -404,8 +404,7 @@ impl PreLog {
                 Ok(())
             }
             Job::CopyTables(slot, group) => {
-                self.sums.copy_group(slot, group).await;
-                Ok(())
+                self.sums.copy_group(slot, group).await.map_err(IoError::from)
             }
             Job::SettleSums { are_fresh } => self.bring_sums_home(are_fresh).await.map(|_| ()),
             Job::Forget | Job::Group(..) => match self.make_room().await {

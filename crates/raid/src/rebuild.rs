@@ -79,6 +79,9 @@ pub enum RebuildError {
     /// The device has failed.
     #[error("the new disk has failed")]
     Failed,
+    /// Nobody can read checksums that the disk is verified by, or is to store.
+    #[error("no disk can read a table of checksums at the moment")]
+    Unread,
     /// A person cancelled it.
     #[error("it was cancelled")]
     Cancelled,
@@ -110,9 +113,14 @@ impl Array {
         }
         self.interrupts.begin(Work::Fill);
         let mut filled = fill.await;
-        if filled.is_err() && self.interrupts.is_cancelled(Work::Fill) {
+        let end = match filled {
+            Err(_) if self.interrupts.is_cancelled(Work::Fill) => Some(RebuildError::Cancelled),
+            Err(RebuildError::Unread) => Some(RebuildError::Unread),
+            _ => None,
+        };
+        if let Some(end) = end {
             self.members.abandon_fill();
-            filled = self.settled().await.and(Err(RebuildError::Cancelled));
+            filled = self.settled().await.and(Err(end));
         }
         self.is_rebuilding.set(false);
         filled
@@ -226,17 +234,17 @@ impl Array {
         // A stripe stays locked until the member counts as having it and all before it.
         let give = async |stripe| {
             let alone = self.stripes.alone(stripe).await;
-            let is_missed = !has_most || self.missed.has(stripe);
+            let (is_missed, mut given) = (!has_most || self.missed.has(stripe), Ok(()));
             let is_due = is_missed && self.written.has(stripe);
             if is_due && self.members.is_replaced(slot) {
                 self.copy_unit(slot, stripe).await;
             } else if is_due {
-                self.give_unit(slot, stripe).await;
+                given = self.give_unit(slot, stripe).await;
             } else if is_missed && has_most {
                 // The stripe needs no data any more, but may stand for what a table has missed.
                 self.sums.read_held_by(slot, stripe).await;
             }
-            (alone, is_due)
+            (alone, is_due, given)
         };
         let (mut begun, mut come, mut filled) = (first, first, 0);
         let (mut under_way, mut done) = (FuturesOrdered::new(), Ok(()));
@@ -261,8 +269,9 @@ impl Array {
                 }
             }
             // Work that has begun finishes, whatever becomes of the member.
-            let Some((_alone, is_due)) = under_way.next().await else { break };
+            let Some((_alone, is_due, given)) = under_way.next().await else { break };
             come += 1;
+            done = done.and(given.map_err(|TableUnread| RebuildError::Unread));
             filled += if is_due { self.layout.unit } else { 0 };
             if self.members.are_closed() {
                 done = Err(RebuildError::Stopped);
@@ -316,12 +325,22 @@ impl Array {
     /// Writes a new member's unit of a written stripe, with its checksums and those that it holds
     /// for other members. A block that no present disk gives is left as it is on the disk, and
     /// keeps its checksum.
-    pub(crate) async fn give_unit(&self, slot: usize, stripe: u64) {
+    ///
+    /// # Errors
+    /// [`TableUnread`] when there is such a block, and its checksum cannot be read: later nothing
+    /// might tell what the member has missed.
+    pub(crate) async fn give_unit(&self, slot: usize, stripe: u64) -> Result<(), TableUnread> {
         let length = self.layout.unit;
         let column = Column { stripe, from: 0, to: length };
         let offset = column.offset(&self.layout);
         let given = self.unit_of(slot, &column).await;
         let sums = self.sums.of(slot, offset, length).await;
+        let sums = match sums {
+            // What the others prove fits the checksum that cannot be read.
+            Err(TableUnread) if (0..column.blocks()).all(|block| given.is_known(block)) => None,
+            sums => Some(sums?),
+        };
+        let take = |at, bytes| sums.iter().for_each(|sums| sums.take(at, bytes));
         let block_at = |block: usize| offset + block as u64 * BLOCK;
         let (mut writes, mut from) = (Vec::new(), 0);
         let found: Vec<bool> = (0..column.blocks()).map(|block| given.has(block)).collect();
@@ -330,13 +349,13 @@ impl Array {
             let bytes = &given.bytes[(at - offset) as usize..][..run.len() * BLOCK as usize];
             from = blocks.end;
             if run[0] {
-                sums.take(at, bytes);
+                take(at, bytes);
                 self.members.unread.forget_range(slot, at, bytes.len() as u64);
                 writes.push((at, Bytes::copy_from_slice(bytes)));
                 continue;
             }
             if is_planted(Bug::ReplacedSums) {
-                sums.take(at, bytes);
+                take(at, bytes);
                 continue;
             }
             let is_overwritten = is_planted(Bug::UnaskedReturns);
@@ -350,8 +369,8 @@ impl Array {
                     self.members.counts.note(|done| done.lost_blocks += 1);
                 }
                 let expected = self.stripe().expected(slot, stripe, block_at(block)).await;
-                if !matches!(expected, Expected::Sum(_)) || is_overwritten {
-                    sums.lose(block_at(block));
+                if matches!(expected, Expected::Unknown | Expected::Lost) || is_overwritten {
+                    sums.iter().for_each(|sums| sums.lose(block_at(block)));
                 }
             }
         }
@@ -360,6 +379,7 @@ impl Array {
             let at = self.data_start + at;
             self.members.fill(slot, at, vec![bytes]).await;
         }
+        Ok(())
     }
 
     /// A slot's unit of a column, from all present disks.

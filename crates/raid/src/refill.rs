@@ -49,7 +49,7 @@ impl Array {
             } else if self.members.is_replaced(slot) {
                 self.copy_unit(slot, stripe).await;
             } else if self.members.coming() == Some(slot) {
-                self.give_unit(slot, stripe).await;
+                let _ = self.give_unit(slot, stripe).await; // the blocks stay on the list
             } else if self.members.has(slot) {
                 self.scrub_stripe(stripe, &mut Scrubbed::default()).await;
                 self.forget_given(slot, stripe).await;

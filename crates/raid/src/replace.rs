@@ -31,7 +31,7 @@
 
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability, Verb};
+use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
 use runtime::sync::yield_now;
 
@@ -45,6 +45,7 @@ use crate::planted::{Bug, is_planted};
 use crate::rebuild::{PASSED, RebuildError};
 use crate::sources::Expected;
 use crate::stripe::Column;
+use crate::sums::TableUnread;
 
 impl Members {
     /// Whether the member of a slot is being replaced: it is in, and another disk gets its writes
@@ -289,7 +290,10 @@ impl Array {
         self.log.copy_map(slot).await.map_err(stopped)?;
         for (of, group) in self.sums.groups_of(slot) {
             is_replaced()?;
-            self.log.copy_tables(slot, (of, group)).await.map_err(stopped)?;
+            self.log.copy_tables(slot, (of, group)).await.map_err(|error| {
+                let is_unread = error == IoError::from(TableUnread);
+                if is_unread { RebuildError::Unread } else { RebuildError::Stopped }
+            })?;
         }
         let mut next = 0;
         while next < self.layout.rows {
@@ -378,12 +382,13 @@ impl Array {
             }
             if let Some(bytes) = read {
                 given.bytes[within as usize..][..bytes.len()].copy_from_slice(&bytes);
-            } else if !matches!(
-                self.stripe().expected(slot, stripe, offset).await,
-                Expected::Sum(_)
-            ) {
-                // The bytes there on the new disk are meaningless.
-                self.sums.of(slot, offset, BLOCK).await.lose(offset);
+                continue;
+            }
+            let expected = self.stripe().expected(slot, stripe, offset).await;
+            if matches!(expected, Expected::Unknown | Expected::Lost)
+                && let Ok(sums) = self.sums.of(slot, offset, BLOCK).await
+            {
+                sums.lose(offset); // the bytes there on the new disk are meaningless
             }
         }
         let (bytes, mut from) = (Bytes::from(given.bytes), 0);

@@ -150,7 +150,7 @@ impl Array {
             }
         }
         for slot in members.filter(|&slot| self.members.has(slot)) {
-            let sums = self.sums.of(slot, offset, self.layout.unit).await;
+            let Ok(sums) = self.sums.of(slot, offset, self.layout.unit).await else { continue };
             let unknown = sums.unknown(offset, self.layout.unit);
             scrubbed.unknown += unknown;
             if unknown > 0 {

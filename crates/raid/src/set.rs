@@ -375,6 +375,8 @@ impl BlockDevice for Set {
         let written = self.run(Verb::Write, async move |set| {
             let _client = set.array.members.pace.client();
             let written = set.array.write(offset, data, durability).await;
+            let is_unread = |error: &IoError| *error == unread(Verb::Write);
+            let written = written.map_err(|it| if is_unread(&it) { lost(Verb::Write) } else { it });
             written.map_err(of_range(Verb::Write, offset, length))
         });
         // The write happens later, or has happened; the caller cannot know.

@@ -36,6 +36,7 @@ use crate::members::Members;
 use crate::parity::missing;
 use crate::planted::{Bug, is_planted};
 use crate::stripe::{Agreed, Column, Found, Given, Stripe};
+use crate::sums::TableUnread;
 use crate::table::{MARK, sum_of};
 
 /// Time to wait for a disk that is not a member. It may be out because it hangs.
@@ -88,6 +89,8 @@ pub(crate) enum Expected {
     Sum(u32),
     /// No checksum is known.
     Unknown,
+    /// The checksum cannot be read at the moment.
+    Untold,
     /// No disk has the block: it may be reconstructed from blocks that are all proven.
     Lost,
 }
@@ -120,11 +123,12 @@ impl Stripe<'_> {
 
     /// Expected checksum of a block of a slot, as far as the set knows it.
     pub(crate) async fn expected(&self, slot: usize, stripe: u64, offset: u64) -> Expected {
-        match self.sums.of(slot, offset, BLOCK).await.sum(offset) {
+        match self.sums.of(slot, offset, BLOCK).await.map(|sums| sums.sum(offset)) {
             _ if !self.is_current(slot, stripe) => Expected::Unknown,
-            0 => Expected::Unknown,
-            MARK => Expected::Lost,
-            sum => Expected::Sum(sum),
+            Err(TableUnread) => Expected::Untold,
+            Ok(0) => Expected::Unknown,
+            Ok(MARK) => Expected::Lost,
+            Ok(sum) => Expected::Sum(sum),
         }
     }
 
@@ -132,12 +136,13 @@ impl Stripe<'_> {
     pub(crate) async fn agreed(&self, offset: u64) -> Agreed {
         let mut agreed = Agreed::Unknown;
         for slot in self.members.slots().iter() {
-            let sum = self.sums.of(slot, offset, BLOCK).await.sum(offset);
-            agreed = match agreed {
-                _ if [0, MARK].contains(&sum) => agreed,
-                Agreed::Unknown => Agreed::On(sum),
-                Agreed::On(other) if other == sum => agreed,
-                Agreed::On(_) | Agreed::Not => Agreed::Not,
+            let sum = self.sums.of(slot, offset, BLOCK).await.map(|sums| sums.sum(offset));
+            agreed = match (agreed, sum) {
+                (Agreed::Unknown, Err(TableUnread)) => Agreed::Untold,
+                (_, Err(TableUnread) | Ok(0 | MARK)) => agreed,
+                (Agreed::Unknown | Agreed::Untold, Ok(sum)) => Agreed::On(sum),
+                (Agreed::On(other), Ok(sum)) if other == sum => agreed,
+                (Agreed::On(_) | Agreed::Not, Ok(_)) => Agreed::Not,
             };
         }
         agreed
@@ -176,15 +181,17 @@ impl Stripe<'_> {
         let (slot, offset) = (all[bad], self.offset(column, block));
         let found = given[bad].found(block);
         if found == Found::Wrong && given[bad].block(block) == made && are_known {
-            self.sums.of(slot, offset, BLOCK).await.take(offset, &made); // wrong checksum
-            self.members.counts.meet(slot, |met| met.mended += 1);
+            if let Ok(sums) = self.sums.of(slot, offset, BLOCK).await {
+                sums.take(offset, &made); // wrong checksum
+                self.members.counts.meet(slot, |met| met.mended += 1);
+            }
             return given[bad].put(block, &made);
         }
         let is_parity = bad + 1 == given.len();
         let is_right = match self.expected(slot, column.stripe, offset).await {
             Expected::Sum(sum) if sum == sum_of(&made) => true,
             Expected::Unknown => true,
-            Expected::Lost => are_known,
+            Expected::Lost | Expected::Untold => are_known,
             // Parity follows from proven data, and so does a block that is marked as lost.
             Expected::Sum(_) => are_known && (is_parity || found == Found::Lost),
         };
@@ -230,7 +237,7 @@ impl Stripe<'_> {
                         given[place].put_unknown(block, &bytes);
                         break;
                     }
-                    Expected::Sum(_) | Expected::Unknown | Expected::Lost => {
+                    Expected::Sum(_) | Expected::Unknown | Expected::Untold | Expected::Lost => {
                         let is_doubted = matches!(expected, Expected::Sum(_));
                         candidates[place].push(Candidate { bytes, is_doubted });
                     }
@@ -305,7 +312,7 @@ impl Stripe<'_> {
             let is_right = match agreed {
                 Agreed::On(sum) => sum == sum_of(&bytes),
                 Agreed::Unknown => source.trust == Trust::Member,
-                Agreed::Not => false,
+                Agreed::Untold | Agreed::Not => false,
             };
             if is_right {
                 return Ok(bytes);

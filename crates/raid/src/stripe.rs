@@ -66,6 +66,8 @@ pub(crate) enum Found {
     Lost,
     /// It cannot be read.
     Unread,
+    /// It was read, and its checksum cannot be read at the moment.
+    Untold,
     /// Its member is out.
     Absent,
 }
@@ -77,6 +79,8 @@ pub(crate) enum Agreed {
     On(u32),
     /// No table knows it.
     Unknown,
+    /// No table that can be read knows it.
+    Untold,
     /// The tables contradict each other.
     Not,
 }
@@ -137,9 +141,14 @@ impl Given {
         !matches!(self.found[block], Found::Unread | Found::Absent)
     }
 
-    /// Whether a disk that could not be read may have a block.
+    /// Whether a disk that could not be read may have a block, or its checksum.
     pub(crate) fn is_unread(&self, block: usize) -> bool {
-        self.found[block] == Found::Unread || self.waiting.contains(&block)
+        matches!(self.found[block], Found::Unread | Found::Untold) || self.waiting.contains(&block)
+    }
+
+    /// Whether a block was read, and nothing proves or refutes it.
+    fn is_untold(&self, block: usize) -> bool {
+        self.found[block] == Found::Untold
     }
 
     /// Marks a block as one that an unreadable disk may have.
@@ -154,6 +163,16 @@ impl Given {
     pub(crate) fn put(&mut self, block: usize, bytes: &[u8]) {
         self.bytes[block * BLOCK as usize..][..BLOCK as usize].copy_from_slice(bytes);
         self.found[block] = Found::Good;
+    }
+
+    /// Sets a block that none of these copies proves, if those that were read are one.
+    fn put_untold(&mut self, block: usize, copies: &[Self]) {
+        let mut read = copies.iter().filter(|it| it.is_read(block)).peekable();
+        let Some(first) = read.peek().map(|it| it.block(block).to_vec()) else { return };
+        if read.all(|it| it.is_untold(block) && it.block(block) == first) {
+            self.put(block, &first);
+            self.found[block] = Found::Untold;
+        }
     }
 
     /// Sets a block for which no checksum is known.
@@ -174,14 +193,16 @@ pub(crate) struct Stripe<'s> {
 }
 
 impl Stripe<'_> {
-    /// A data unit's bytes of a column.
+    /// A data unit's bytes of a column. If checksums cannot be read, and nothing else refutes them,
+    /// the bytes of a member that is in count: it has missed nothing.
     ///
     /// # Errors
     /// [`lost`] when a block of it is lost, [`unread`] when disks may give all of them later.
     pub(crate) async fn unit(&self, column: &Column, index: usize) -> Result<Vec<u8>, IoError> {
         let given = self.given_unit(column, index).await;
-        let mut missing = (0..column.blocks()).filter(|&block| !given.has(block));
-        if given.is_good() {
+        let is_missing = |&block: &usize| !given.has(block) && !given.is_untold(block);
+        let mut missing = (0..column.blocks()).filter(is_missing).peekable();
+        if missing.peek().is_none() {
             Ok(given.bytes)
         } else if missing.any(|block| !given.is_unread(block)) || is_planted(Bug::HastyReads) {
             Err(lost(Verb::Read))
@@ -267,6 +288,9 @@ impl Stripe<'_> {
                     if is_unread {
                         all.wait_for(block);
                     }
+                    if self.agreed(self.offset(column, block)).await == Agreed::Untold {
+                        all.put_untold(block, &given);
+                    }
                     continue;
                 }
             };
@@ -298,7 +322,7 @@ impl Stripe<'_> {
         let is_right = |it: &&Given| match agreed {
             Agreed::On(_) if is_planted(Bug::LonelyTables) && !it.has(block) => false,
             Agreed::On(sum) => it.is_read(block) && sum_of(it.block(block)) == sum,
-            Agreed::Unknown | Agreed::Not => it.has(block),
+            Agreed::Unknown | Agreed::Untold | Agreed::Not => it.has(block),
         };
         if let Some(right) = given.iter().find(is_right) {
             return Ok(right.block(block).to_vec());
@@ -312,16 +336,18 @@ impl Stripe<'_> {
             return Ok(wrong.next().expect("some").block(block).to_vec());
         }
         let of_others = self.mirror_of_others(column, block, agreed).await;
-        let is_unread = given.iter().any(|it| it.found[block] == Found::Unread);
+        let is_unread = given.iter().any(|it| it.is_unread(block)) || agreed == Agreed::Untold;
         of_others.map_err(|why| is_unread || why == Found::Unread)
     }
 
     /// Writes a known block to a member, with its checksum.
     pub(crate) async fn put(&self, slot: usize, offset: u64, bytes: &[u8]) {
         let (at, data) = (self.data_start + offset, Bytes::copy_from_slice(bytes));
+        // Bytes that its checksum may refute are the only ones that it may prove.
+        let Ok(sums) = self.sums.of(slot, offset, BLOCK).await else { return };
         // Without space the block stays as it is: readers do not wait for space.
         if self.members.write_if_room(slot, at, data).await {
-            self.sums.of(slot, offset, BLOCK).await.take(offset, bytes);
+            sums.take(offset, bytes);
             if self.members.reads_back(slot, at, bytes).await {
                 self.members.unread.forget_range(slot, offset, BLOCK);
                 self.members.counts.meet(slot, |met| met.mended += 1);
@@ -345,8 +371,10 @@ impl Stripe<'_> {
         if self.members.has(slot) {
             let offset = self.offset(column, block);
             if found == Found::Wrong && given.block(block) == good {
-                self.sums.of(slot, offset, BLOCK).await.take(offset, good);
-                self.members.counts.meet(slot, |met| met.mended += 1);
+                if let Ok(sums) = self.sums.of(slot, offset, BLOCK).await {
+                    sums.take(offset, good);
+                    self.members.counts.meet(slot, |met| met.mended += 1);
+                }
             } else {
                 self.put(slot, offset, good).await;
             }
@@ -365,6 +393,15 @@ impl Stripe<'_> {
         }
         let sums = self.sums.of(member, offset, length as u64);
         let (mut given, in_hand) = join(self.read(column, member), sums).await;
+        let Ok(in_hand) = in_hand else {
+            let unread = self.members.unread.of(member);
+            let read = (0..column.blocks()).filter(|&block| given.found[block] == Found::Good);
+            for block in read.collect::<Vec<_>>() {
+                let is_lacking = unread.contains(&self.offset(column, block));
+                given.found[block] = if is_lacking { Found::Unread } else { Found::Untold };
+            }
+            return given;
+        };
         let fits: Vec<bool> = in_hand.fit(offset, &given.bytes).collect();
         for (block, fits) in fits.into_iter().enumerate() {
             let at = offset + block as u64 * BLOCK;

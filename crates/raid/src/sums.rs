@@ -15,6 +15,10 @@
 //! Before the first write of a table's blocks, an empty table is written to all of its places: so
 //! it has space if the host is full later. An unknown checksum is zero, and any block fits it.
 //!
+//! A table that disks may have, and that no member can read at the moment, is unknown as a whole
+//! ([`TableUnread`]). It is not replaced: a write of its blocks fails, and their bytes count as
+//! unread unless others prove them. A person may accept that such a table counts as empty.
+//!
 //! The later of the two members' versions counts: a disk that has lost the write of a table
 //! does not bring back an older one. It gets the table once more.
 //!
@@ -44,7 +48,7 @@ use runtime::sync::Signal;
 use crate::blocks::BLOCK;
 use crate::label::{Id, Label, SUMS, TABLE_PLACES, map_size, tables_size};
 use crate::layout::Layout;
-use crate::members::Members;
+use crate::members::{Members, unread};
 use crate::missed::Missed;
 use crate::planted::{Bug, is_planted};
 use crate::record::Change;
@@ -98,6 +102,16 @@ impl OfGroup {
     }
 }
 
+/// No member gives a table at the moment, and disks that cannot be read may have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TableUnread;
+
+impl From<TableUnread> for IoError {
+    fn from(_: TableUnread) -> Self {
+        unread(Verb::Write)
+    }
+}
+
 /// Reason why a table is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Untold {
@@ -137,12 +151,14 @@ pub(crate) struct Sums {
     arrivals: Cell<u64>,
     missed: Rc<Missed>,
     now: Cell<u64>,
-    /// Whether a table counts as empty that nobody could read, and that disks may still have.
-    pub(crate) has_unread: Cell<bool>,
+    /// Tables that could not be read for a while: they are tried once now, without retries.
+    unread: RefCell<BTreeSet<(usize, u64)>>,
+    /// Whether a person accepts that a table counts as empty that no member can read.
+    accepts_unread: bool,
 }
 
 impl Sums {
-    pub(crate) fn new(members: Rc<Members>, missed: Rc<Missed>) -> Self {
+    pub(crate) fn new(members: Rc<Members>, missed: Rc<Missed>, accepts_unread: bool) -> Self {
         let Label { layout, data_start, set, generation, .. } = members.label();
         Self {
             members,
@@ -160,33 +176,45 @@ impl Sums {
             arrivals: Cell::default(),
             missed,
             now: Cell::new(0),
-            has_unread: Cell::default(),
+            unread: RefCell::default(),
+            accepts_unread,
         }
     }
 
     /// Holds the tables of a range of whole blocks of a member.
-    pub(crate) async fn of(&self, slot: usize, offset: u64, length: u64) -> InHand {
+    ///
+    /// # Errors
+    /// [`TableUnread`] for one of them.
+    pub(crate) async fn of(
+        &self,
+        slot: usize,
+        offset: u64,
+        length: u64,
+    ) -> Result<InHand, TableUnread> {
         assert!(offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK) && length > 0);
         let mut tables = Vec::new();
         for number in tables_of(offset, length) {
-            tables.push(self.table(slot, number).await);
+            tables.push(self.table(slot, number).await?);
         }
-        InHand(tables)
+        Ok(InHand(tables))
     }
 
     /// Holds the tables of everything that a group changes in the data area, on members that are
     /// out as well.
-    pub(crate) async fn of_group(&self, group: &[Change]) -> OfGroup {
+    ///
+    /// # Errors
+    /// [`TableUnread`] for one of them.
+    pub(crate) async fn of_group(&self, group: &[Change]) -> Result<OfGroup, TableUnread> {
         let mut all = Vec::new();
         for change in group.iter().filter(|change| change.offset < self.data_end()) {
             let mut in_hand = Vec::new();
             let is_left = |slot: &usize| is_planted(Bug::OldSums) && !self.members.has(*slot);
             for slot in change.slots.iter().filter(|slot| !is_left(slot)) {
-                in_hand.push(self.of(slot, change.offset, change.length()).await);
+                in_hand.push(self.of(slot, change.offset, change.length()).await?);
             }
             all.push((change.clone(), in_hand));
         }
-        OfGroup(all)
+        Ok(OfGroup(all))
     }
 
     /// Allocates places for those of these tables that have none. It waits while the host is full.
@@ -283,11 +311,29 @@ impl Sums {
     }
 
     /// Has a member that is being filled get the tables that it stores for a stripe. Reading a
-    /// table has that effect; tables in memory when the member came got it then.
+    /// table has that effect; tables in memory when the member came got it then. In place of one
+    /// that cannot be read, the member gets a damaged table: its own may be outdated.
     pub(crate) async fn read_held_by(&self, slot: usize, stripe: u64) {
         let is_held = |other: &usize| self.layout.holders(*other).contains(&slot);
         for other in (0..self.layout.members).filter(is_held) {
-            self.of(other, stripe * self.layout.unit, self.layout.unit).await;
+            for number in tables_of(stripe * self.layout.unit, self.layout.unit) {
+                if self.table(other, number).await.is_err() {
+                    self.fill_damaged(slot, (other, number)).await;
+                }
+            }
+        }
+    }
+
+    /// Writes a damaged table to both of its places on a member that is being filled.
+    async fn fill_damaged(&self, holder: usize, (slot, number): (usize, u64)) {
+        let _alone = self.reading.alone(self.turn_of(slot, number)).await;
+        if self.known.borrow().contains_key(&(slot, number)) {
+            return; // it was read meanwhile
+        }
+        let places = vec![Version::damaged(&self.set).into(); TABLE_PLACES as usize];
+        for copy in (0..2).filter(|&copy| self.layout.holders(slot)[copy] == holder) {
+            let (_, at) = self.place(slot, number, copy);
+            self.members.fill(holder, at, places.clone()).await;
         }
     }
 
@@ -302,10 +348,18 @@ impl Sums {
 
     /// Copies a group of tables from a member to the incoming disk of its slot, place by place,
     /// while no table is written in place. All later writes of these tables go to both disks.
-    pub(crate) async fn copy_group(&self, slot: usize, (of, group): (usize, u64)) {
+    ///
+    /// # Errors
+    /// [`TableUnread`] when the old disk may be the only one that has one of them, and cannot read
+    /// it.
+    pub(crate) async fn copy_group(
+        &self,
+        slot: usize,
+        (of, group): (usize, u64),
+    ) -> Result<(), TableUnread> {
         let _alone = self.placing.alone(self.turn_of(of, group)).await;
         if self.is_free(of, group) && !self.roomy.borrow().contains(&(of, group)) {
-            return; // it has no places yet
+            return Ok(()); // it has no places yet
         }
         let first = group * GROUP;
         let tables = GROUP.min(tables_of(0, self.data_end()).end - first);
@@ -313,22 +367,36 @@ impl Sums {
         for (copy, _) in copies.filter(|(_, holder)| *holder == slot) {
             let (_, at) = self.place(of, first, copy);
             let length = (tables * TABLE_PLACES * BLOCK) as usize;
-            let bytes = match self.members.read(slot, at, Buffer::unfilled(length)).await {
+            let read = async || self.members.read(slot, at, Buffer::unfilled(length)).await;
+            let bytes = match self.members.retry(read, Option::is_some).await {
                 Some(bytes) => bytes.freeze(),
-                None => self.read_places(slot, at, length).await,
+                None => self.read_places(slot, at, length, (of, first)).await?,
             };
             self.members.fill(slot, at, vec![bytes]).await;
         }
+        Ok(())
     }
 
-    /// Reads places of tables block by block, with zeros for a block that cannot be read.
-    async fn read_places(&self, slot: usize, at: u64, length: usize) -> Bytes {
+    /// Reads places of tables, the first of them `first`, block by block. In place of one that
+    /// cannot be read there is a damaged table, and the true one is due to be written.
+    async fn read_places(
+        &self,
+        slot: usize,
+        at: u64,
+        length: usize,
+        (of, first): (usize, u64),
+    ) -> Result<Bytes, TableUnread> {
         let mut all = Vec::with_capacity(length);
-        for block in (at..at + length as u64).step_by(BLOCK as usize) {
+        for (place, block) in (0..).zip((at..at + length as u64).step_by(BLOCK as usize)) {
             let read = self.members.read(slot, block, Buffer::unfilled(BLOCK as usize)).await;
-            all.extend_from_slice(&read.unwrap_or_else(|| Buffer::zeroed(BLOCK as usize)));
+            let Some(read) = read else {
+                self.table(of, first + place / TABLE_PLACES).await?.change(NO_RECORD);
+                all.extend(Version::damaged(&self.set));
+                continue;
+            };
+            all.extend_from_slice(&read);
         }
-        all.into()
+        Ok(all.into())
     }
 
     /// Forgets the known state of tables on a member that comes back: it is outdated, or of
@@ -468,7 +536,7 @@ impl Sums {
     pub(crate) async fn check(&self, slot: usize, number: u64) {
         let known = self.known.borrow().get(&(slot, number)).cloned();
         let Some(table) = known else {
-            self.table(slot, number).await; // reading it verifies both
+            let _ = self.table(slot, number).await; // reading it verifies both
             return;
         };
         for (copy, kept) in table.kept.iter().enumerate() {
@@ -512,7 +580,7 @@ impl Sums {
         number * self.layout.members as u64 + slot as u64
     }
 
-    async fn table(&self, slot: usize, number: u64) -> Rc<Table> {
+    async fn table(&self, slot: usize, number: u64) -> Result<Rc<Table>, TableUnread> {
         let known = || self.known.borrow().get(&(slot, number)).cloned();
         let table = match known() {
             Some(table) => table,
@@ -521,30 +589,33 @@ impl Sums {
                 let _alone = self.reading.alone(self.turn_of(slot, number)).await;
                 match known() {
                     Some(table) => table,
-                    None => self.read(slot, number).await,
+                    None => self.read(slot, number).await?,
                 }
             }
         };
         self.now.set(self.now.get() + 1);
         table.used.set(self.now.get());
-        table
+        Ok(table)
     }
 
     /// Reads the latest version of a table from both members. A member that lacks it gets it.
-    async fn read(&self, slot: usize, number: u64) -> Rc<Table> {
+    async fn read(&self, slot: usize, number: u64) -> Result<Rc<Table>, TableUnread> {
         if self.is_unused(number..number + 1) {
-            return self.begin(slot, number);
+            return Ok(self.begin(slot, number));
         }
         let found = self.look_at_both(slot, number).await;
         let are_in = self.layout.holders(slot).map(|holder| self.members.has(holder));
-        let table = Table::new((slot, number), (self.base, &self.needed), &found, are_in);
-        let table = Rc::new(table);
         // A member that is in and can read both places has the version in force, if there is one.
         let says_none = |(it, is_in): (&Found, bool)| is_in && !it.is_unread && !it.is_damaged;
-        let is_told = found.iter().any(Found::has_any) || found.iter().zip(are_in).any(says_none);
-        if are_unread(&found) && !is_told {
-            self.has_unread.set(true);
+        let is_told = self.has_any_in(slot, &found) || found.iter().zip(are_in).any(says_none);
+        let is_lacking = are_unread(&found) && !is_told;
+        if is_lacking && !self.accepts_unread && !is_planted(Bug::ReplacedTables) {
+            self.unread.borrow_mut().insert((slot, number));
+            return Err(TableUnread);
         }
+        self.unread.borrow_mut().remove(&(slot, number));
+        let table = Table::new((slot, number), (self.base, &self.needed), &found, are_in);
+        let table = Rc::new(table);
         let is_its = |&it: &usize| self.layout.holders(slot).contains(&it) && !self.members.has(it);
         if let Some(holder) = self.members.coming().filter(is_its) {
             table.come_to(holder, &self.layout);
@@ -557,7 +628,13 @@ impl Sums {
                 self.met_wrong(&table, copy);
             }
         }
-        self.keep(table)
+        Ok(self.keep(table))
+    }
+
+    /// Whether a member that is in gives a table of a slot: that of one being filled is outdated.
+    fn has_any_in(&self, slot: usize, found: &[Found; 2]) -> bool {
+        let mut holders = self.layout.holders(slot).into_iter().zip(found);
+        holders.any(|(holder, found)| self.members.has(holder) && found.has_any())
     }
 
     /// A table that was never used, whatever its places hold.
@@ -601,14 +678,15 @@ impl Sums {
         Some(Found { is_unread, ..found })
     }
 
-    /// Reads both members' places of a table. If neither can be read, it retries: an empty table
-    /// would fit any bytes.
+    /// Reads both members' places of a table. If neither can be read, it retries for a while, once.
     async fn look_at_both(&self, slot: usize, number: u64) -> [Found; 2] {
         let look = async || {
             let (one, other) = join(self.look(slot, number, 0), self.look(slot, number, 1)).await;
             [one, other].map(Option::unwrap_or_default)
         };
-        let is_enough = |both: &[Found; 2]| both.iter().any(Found::has_any) || !are_unread(both);
+        let is_tried = self.unread.borrow().contains(&(slot, number));
+        let is_enough =
+            |both: &[Found; 2]| is_tried || self.has_any_in(slot, both) || !are_unread(both);
         self.members.retry(look, is_enough).await
     }
 
@@ -637,11 +715,11 @@ impl Sums {
     /// Marks blocks of stripes without a known checksum as lost; durably, if there is room.
     ///
     /// # Errors
-    /// [`IoError`] when the set has stopped.
+    /// [`IoError`] when the set has stopped, or a table cannot be read.
     pub(crate) async fn lose_unknown(&self, stripes: &BTreeSet<u64>) -> Result<(), IoError> {
         let Layout { unit, members, .. } = self.layout;
         for (stripe, slot) in stripes.iter().flat_map(|it| (0..members).map(move |s| (it, s))) {
-            let sums = self.of(slot, stripe * unit, unit).await;
+            let sums = self.of(slot, stripe * unit, unit).await?;
             let blocks = (stripe * unit..(stripe + 1) * unit).step_by(BLOCK as usize);
             blocks.filter(|&at| sums.sum(at) == 0).for_each(|at| sums.lose(at));
         }

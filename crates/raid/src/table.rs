@@ -72,6 +72,13 @@ impl Version {
         Raw::ref_from_bytes(bytes).is_ok_and(|raw| raw.kind == KIND && raw.set == *set)
     }
 
+    /// Bytes that stand for a table that is elsewhere, and are none themselves.
+    pub(crate) fn damaged(set: &Id) -> Vec<u8> {
+        let mut raw = Raw::new_zeroed();
+        (raw.kind, raw.set) = (KIND, *set);
+        raw.as_bytes().to_vec() // without a checksum
+    }
+
     /// Decodes a table, if these bytes are that table.
     pub(crate) fn decode(bytes: &[u8], set: &Id, slot: usize, number: u64) -> Option<Self> {
         let raw = Raw::ref_from_bytes(bytes).ok()?;

@@ -12,12 +12,12 @@ use futures::future::{Either, join, select};
 use raid::label::Standing;
 use raid::layout::Level;
 use raid::{
-    FailError, OpenOptions, READ_ERRORS_PER_HOUR, RebuildError, ReportSilence, Set, Work, make,
-    open,
+    FailError, OpenOptions, READ_ERRORS_PER_HOUR, RebuildError, ReportSilence, Set, Work, open,
 };
 use sim::{Disk, Effect, Executor, Fault};
 
-use crate::losses::{all_of, bytes, copies, devices, new_disks, options};
+use crate::full::reopened_set;
+use crate::losses::{all_of, copies, devices, new_disks};
 
 const BLOCK: u64 = 4096;
 const FAULTY: usize = 1;
@@ -28,20 +28,9 @@ async fn full_set(
     level: Level,
     limit: usize,
 ) -> (Vec<Rc<Disk>>, Set, Vec<u8>) {
-    let disks = new_disks(executor, if level == Level::Parity { 4 } else { 3 });
-    make(&devices(&disks), &options(level), &executor.runtime()).await.expect("there is room");
-    let open = async |disks: &[Rc<Disk>]| {
-        let options =
-            OpenOptions { cache: 0, read_errors_per_hour: limit, ..OpenOptions::default() };
-        open(devices(disks), &executor.runtime(), options).await.expect("all are there")
-    };
-    let set = open(&disks).await;
-    let written = bytes(&set, 5);
-    set.write(0, vec![written.clone().into()], Durability::Plain).await.expect("it is new");
-    set.close().await.expect("nothing fails");
-    let disks = copies(executor, &disks);
-    let set = open(&disks).await;
-    (disks, set, written)
+    let options = || OpenOptions { read_errors_per_hour: limit, ..OpenOptions::default() };
+    let count = if level == Level::Parity { 4 } else { 3 };
+    reopened_set(executor, (level, count), options).await
 }
 
 /// Byte range of blocks in a member's data area.

@@ -15,7 +15,8 @@ use raid::{OpenError, OpenOptions, RebuildError, Set, Work, open};
 use sim::{Disk, Effect, Executor, Fault, Persistence, Prng};
 
 use crate::failed_starts::{flip, records};
-use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set};
+use crate::full::reopened_set;
+use crate::losses::{all_of, copies, devices, new_disks, new_set};
 
 const BLOCK: u64 = 4096;
 /// Time for which disks are unreadable.
@@ -28,23 +29,12 @@ fn meant() -> OpenOptions {
 }
 
 /// A set with contents, reopened without a cache.
-async fn full_set(
-    executor: &Executor,
-    (level, count): (Level, usize),
-) -> (Vec<Rc<Disk>>, Set, Vec<u8>) {
-    let disks = new_disks(executor, count);
-    let set = new_set(executor, &disks, level).await;
-    let written = bytes(&set, 5);
-    let all = vec![written.clone().into()];
-    set.write(0, all, Durability::Plain).await.expect("nothing fails");
-    set.close().await.expect("nothing fails");
-    let disks = copies(executor, &disks);
-    let set = open(devices(&disks), &executor.runtime(), meant()).await.expect("all are there");
-    (disks, set, written)
+async fn full_set(executor: &Executor, kind: (Level, usize)) -> (Vec<Rc<Disk>>, Set, Vec<u8>) {
+    reopened_set(executor, kind, meant).await
 }
 
 /// Numbers of right, wrong and unreadable blocks.
-async fn count(set: &Set, expected: &[u8]) -> [usize; 3] {
+pub(crate) async fn count(set: &Set, expected: &[u8]) -> [usize; 3] {
     let mut counts = [0; 3];
     for (place, expected) in expected.chunks(BLOCK as usize).enumerate() {
         let read = set.read(place as u64 * BLOCK, Buffer::zeroed(BLOCK as usize)).await;

@@ -11,7 +11,8 @@ use raid::layout::Level;
 use raid::{RebuildError, ScrubError, Set, Work};
 use sim::{Disk, Executor};
 
-use crate::losses::{all_of, assert_any_may_be_lost, bytes, copies, lose, new_disks, new_set};
+use crate::full::full_set;
+use crate::losses::{all_of, assert_any_may_be_lost, copies, lose};
 
 const SLOT: usize = 1;
 
@@ -27,12 +28,8 @@ enum Fill {
 }
 
 /// A full set of four disks, and its contents; a member is out unless it is to be replaced.
-async fn full_set(executor: &Executor, fill: Fill, level: Level) -> (Vec<Rc<Disk>>, Set, Vec<u8>) {
-    let disks = new_disks(executor, 4);
-    let set = new_set(executor, &disks[..3], level).await;
-    let written = bytes(&set, 3);
-    set.write(0, vec![written.clone().into()], Durability::Plain).await.expect("there is room");
-    set.flush().await.expect("nothing fails");
+async fn begin(executor: &Executor, fill: Fill, level: Level) -> (Vec<Rc<Disk>>, Set, Vec<u8>) {
+    let (disks, set, written) = full_set(executor, level).await;
     if !matches!(fill, Fill::Replacement) {
         lose(&set, &disks, SLOT).await;
         set.write(0, vec![written.clone().into()], Durability::Plain).await.expect("it is enough");
@@ -62,7 +59,7 @@ fn a_fill_that_is_cancelled_leaves_the_set_as_it_was() {
             for after in [1, 2, 30] {
                 let executor = Executor::new(after);
                 executor.block_on(async {
-                    let (disks, set, written) = full_set(&executor, how, level).await;
+                    let (disks, set, written) = begin(&executor, how, level).await;
                     let set = Rc::new(set);
                     let cancelling = set.clone();
                     let progress = move |done, _| {
@@ -97,7 +94,7 @@ fn paused(how: Fill) -> (u64, u64) {
     let executor = Executor::new(5);
     let clock = executor.runtime().clock;
     executor.block_on(async {
-        let (disks, set, written) = full_set(&executor, how, Level::Parity).await;
+        let (disks, set, written) = begin(&executor, how, Level::Parity).await;
         let set = Rc::new(set);
         let (pausing, stripes) = (set.clone(), Rc::new(Cell::new(0)));
         let count = stripes.clone();
@@ -145,7 +142,7 @@ fn what_is_paused_can_be_cancelled_and_closed() {
     let executor = Executor::new(6);
     let clock = executor.runtime().clock;
     executor.block_on(async {
-        let (disks, set, written) = full_set(&executor, Fill::Replacement, Level::Parity).await;
+        let (disks, set, written) = begin(&executor, Fill::Replacement, Level::Parity).await;
         set.pause(true);
         let later = async |work: Work| {
             clock.sleep(Duration::from_secs(10)).await;

@@ -4,6 +4,7 @@ mod copies;
 mod costs;
 mod failed_starts;
 mod failing;
+mod full;
 mod hiccups;
 mod interrupted;
 mod losses;
@@ -16,6 +17,7 @@ mod returns;
 mod rot;
 mod shares;
 mod sources;
+mod tables;
 mod unread;
 mod vacated;
 #[cfg(feature = "planted-bugs")]

@@ -11,25 +11,15 @@ use raid::layout::Level;
 use raid::{OpenError, OpenOptions, RebuildError, Set, label_of, open};
 use sim::{Disk, Executor, Persistence, Prng};
 
+use crate::full::full_set;
 use crate::losses::{
-    all_of, assert_any_may_be_lost, bytes, copies, devices, new_disks, new_set, opened,
-    write_in_pieces,
+    all_of, assert_any_may_be_lost, bytes, copies, devices, opened, write_in_pieces,
 };
 
 const LEVELS: [Level; 2] = [Level::Mirrored, Level::Parity];
 /// The slot whose member is replaced, and the id of the new member.
 const SLOT: usize = 1;
 const NEW: [u8; 16] = [77; 16];
-
-/// A full set of three disks, a fourth disk, and the contents of the set.
-async fn full_set(executor: &Executor, level: Level) -> (Vec<Rc<Disk>>, Set, Vec<u8>) {
-    let disks = new_disks(executor, 4);
-    let set = new_set(executor, &disks[..3], level).await;
-    let written = bytes(&set, 5);
-    write_in_pieces(&set, &written, &mut Prng::new(5)).await;
-    set.flush().await.expect("nothing fails");
-    (disks, set, written)
-}
 
 /// The disks of the slots after a replacement.
 fn after(disks: &[Rc<Disk>]) -> Vec<Rc<Disk>> {

@@ -238,6 +238,16 @@ pub(super) const ROWS: &[Row] = &[
     row("raid/OldRecords", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
     row("raid/OldStripes", MIRRORS, How::Contract("raid1-2-Vacated-0+512-0+8192")),
     row(
+        "raid/ReplacedTables",
+        MIRRORS,
+        How::Case("two-faults sync raid1: 2 8192 late tables 40495547570757"),
+    ),
+    row(
+        "raid/ReplacedTables",
+        PARITY,
+        How::Case("two-faults sync raid5: 4 8192 failed-start tables 22609979740694"),
+    ),
+    row(
         "raid/SinglePlaces",
         MIRRORS,
         How::Case("two-faults sync raid1: 2 4096 back all-table 256264911104452"),

@@ -57,6 +57,8 @@ pub(super) enum Fault {
     RotAll(Area),
     /// Reads fail for a while.
     Unread,
+    /// No member can read its tables of checksums for a while; then a block of data rots.
+    Tables,
     /// Writes find no room for a while.
     Full,
 }
@@ -117,7 +119,7 @@ impl Fault {
         let has = |area: &Area| *area != Parity || device == Device::Raid5;
         let one = areas.into_iter().filter(has).map(Self::Rot);
         let all = [Data, Map, Table, Label, Log, Record, Missed].map(Self::RotAll);
-        one.chain(all).chain([Self::Unread, Self::Full]).collect()
+        one.chain(all).chain([Self::Unread, Self::Tables, Self::Full]).collect()
     }
 }
 
@@ -161,6 +163,7 @@ impl fmt::Display for Fault {
             Self::Rot(area) => write!(f, "rot-{area}"),
             Self::RotAll(area) => write!(f, "all-{area}"),
             Self::Unread => f.write_str("unread"),
+            Self::Tables => f.write_str("tables"),
             Self::Full => f.write_str("full"),
         }
     }

@@ -39,6 +39,7 @@ impl Target<'_> {
         let (area, is_all) = match self.fault {
             Fault::Rot(area) => (area, false),
             Fault::RotAll(area) => (area, true),
+            Fault::Tables => (Area::Data, false),
             Fault::Unread | Fault::Full => return Rotten::default(),
         };
         let mut rotten = Rotten::default();

@@ -64,7 +64,7 @@ pub(super) struct Story {
     pub(super) unplugged: Disks,
     /// Serial number from which on the absent member's slot has a member again.
     pub(super) rebuilt: Option<u64>,
-    /// Reads of the faulty member fail until the end of the second part.
+    /// The reads that fail do so until the end of the second part.
     pub(super) is_unread_throughout: bool,
     witness: Witness,
     told: Vec<(u64, Witness)>,
@@ -202,6 +202,7 @@ impl Story {
         };
         let moment = match (case.fault, case.occasion) {
             (Fault::Rot(area) | Fault::RotAll(area), _) if area.is_of_log() => Moment::Cut,
+            (Fault::Tables, _) => Moment::Cut,
             (_, Occasion::FailedStart) => Moment::First,
             _ => [Moment::First, Moment::Between, Moment::Cut][prng.index(3)],
         };
@@ -308,10 +309,7 @@ impl Story {
         let (absent, new, occasion) = (self.absent, self.shape.members, self.case.occasion);
         let is_rebuilt = Cell::new(false);
         let part = async {
-            let strike = |faults: Option<Vec<Struck>>| {
-                let disk = world.disks[self.faulty].as_ref().expect("it is there");
-                faults.into_iter().flatten().for_each(|fault| disk.inject(fault));
-            };
+            let strike = |faults| self.strike(&world, faults);
             if is_early {
                 strike(faults.take());
             }
@@ -365,6 +363,15 @@ impl Story {
         Ok(())
     }
 
+    /// Has calls of the faulty member fail; of each member where tables cannot be read.
+    fn strike(&self, world: &World, faults: Option<Vec<Struck>>) {
+        let is_struck = |disk: &usize| *disk == self.faulty || self.case.fault == Fault::Tables;
+        let disks = (0..world.disks.len()).filter(is_struck);
+        for disk in disks.filter_map(|disk| world.disks[disk].as_ref()) {
+            faults.iter().flatten().for_each(|fault| disk.inject(fault.clone()));
+        }
+    }
+
     /// Keeps the recorded part: calls, marks, traces, and images of disks that were unplugged.
     fn keep_recording(&mut self, world: &World, calls: &[Call], disks: Disks) {
         let clock = world.clock.trace();
@@ -388,8 +395,8 @@ impl Story {
         }
     }
 
-    /// Draws faults of calls of the faulty member: some of its reads fail, or some writes find no
-    /// room. Also returns whether all reads fail until the end.
+    /// Draws faults of calls of the faulty member, or of each: some reads fail, or some writes find
+    /// no room. Also returns whether all reads fail until the end.
     fn faults_of_calls(&self, prng: &mut Prng) -> (Vec<Struck>, bool) {
         let first = prng.between(1, 8);
         match self.case.fault {
@@ -403,6 +410,16 @@ impl Story {
                     return (vec![fault.nth(1 + first / 4).forever()], true);
                 }
                 let some = first..first + prng.between(1, 6);
+                (some.map(|nth| fault.clone().nth(nth)).collect(), false)
+            }
+            Fault::Tables => {
+                let tables = self.shape.map_at() + BLOCK..self.shape.labels_at()[1];
+                let fault = Struck::on(Verb::Read, Effect::Eio).within(tables);
+                if prng.chance(1, 2) {
+                    return (vec![fault.nth(1 + first / 4).forever()], true);
+                }
+                // A table is tried nine times, and two places of it each time.
+                let some = first..first + prng.between(1, 120);
                 (some.map(|nth| fault.clone().nth(nth)).collect(), false)
             }
             Fault::Full => {
