@@ -175,7 +175,7 @@ mod tests {
     use crate::explore::device::Device;
 
     /// Cases that have shown a loss, or an error of the judge.
-    const FIXED: [(Device, &str); 16] = [
+    const FIXED: [(Device, &str); 17] = [
         (Device::Raid1, "2 8192 spare rot-data 207794513145189"),
         (Device::Raid1, "2 8192 replaced all-data 118942696187413"),
         (Device::Raid5, "3 8192 spare unread 97049330586190"),
@@ -192,6 +192,7 @@ mod tests {
         (Device::Raid5, "5 4096 away all-label 51534071429155"),
         (Device::Raid5, "5 8192 away all-label 127600914578720"),
         (Device::Raid5, "3 16384 replaced rot-data 265049947977652"),
+        (Device::Raid5, "5 16384 late all-data 208597395328830"),
     ];
 
     #[test]
