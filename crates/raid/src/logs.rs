@@ -91,8 +91,9 @@ impl Logs {
     }
 }
 
-/// Reads the records that any member has. A member whose log cannot be read at all is called out.
-/// If the last record may be in blocks that are unreadable at the moment, reading is retried.
+/// Reads the records that any member has. A member whose log cannot be read stays in: it may give
+/// its data, and its log later. If the last record may be in blocks that are unreadable at the
+/// moment, reading is retried.
 pub(crate) async fn read_logs(members: &Members, size: u64) -> Logs {
     let read = async || read_all(members, size).await;
     members.retry(read, |logs| !logs.is_one_hidden(members, size)).await
@@ -103,10 +104,7 @@ async fn read_all(members: &Members, size: u64) -> Logs {
     let mut unread: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     let mut unread_in_part = Vec::new();
     for slot in members.slots().iter() {
-        let Some(log) = read_log(members, slot, size).await else {
-            members.call_out(slot);
-            continue;
-        };
+        let log = read_log(members, slot, size).await;
         log.unread.into_iter().for_each(|at| unread.entry(at).or_default().push(slot));
         unread_in_part.extend(log.unread_in_part.into_iter().map(|it| (slot, it)));
         for one in log.found {
@@ -147,10 +145,9 @@ pub(crate) fn needed_of(found: &BTreeMap<u64, Found>) -> Option<RangeInclusive<u
     Some(latest.record.place.tail.min(last)..=last)
 }
 
-/// The log of a member. `None` if the member can read nothing of it.
-async fn read_log(members: &Members, slot: usize, size: u64) -> Option<OfMember> {
+/// The log of a member.
+async fn read_log(members: &Members, slot: usize, size: u64) -> OfMember {
     let (mut ring, mut unread) = (Vec::new(), Vec::new());
-    let mut can_be_read = false;
     while (ring.len() as u64) < size {
         let at = ring.len() as u64;
         let length = AT_ONCE.min(size - at);
@@ -158,18 +155,16 @@ async fn read_log(members: &Members, slot: usize, size: u64) -> Option<OfMember>
             members.read(slot, LOG_START + at, Buffer::unfilled(length as usize)).await
         {
             ring.extend_from_slice(&part);
-            can_be_read = true;
             continue;
         }
         for block in (at..at + length).step_by(BLOCK as usize) {
             let part =
                 members.read(slot, LOG_START + block, Buffer::unfilled(BLOCK as usize)).await;
-            can_be_read |= part.is_some();
             unread.extend(part.is_none().then_some(block));
             ring.extend_from_slice(&part.unwrap_or_else(|| Buffer::zeroed(BLOCK as usize)));
         }
     }
-    can_be_read.then(|| records_of(&ring, unread, &members.label()))
+    records_of(&ring, unread, &members.label())
 }
 
 /// The records in a ring, some blocks of which were unreadable.

@@ -679,3 +679,26 @@ fn a_disk_that_hangs_is_told_though_the_others_are_idle() {
         });
     }
 }
+
+/// A member cannot read its log when the set is opened.
+#[test]
+fn a_member_whose_log_cannot_be_read_at_a_start_stays_in() {
+    for kind in [(Level::Mirrored, 2), (Level::Parity, 3)] {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let (disks, set, mut written) = full_set(&executor, kind).await;
+            written[..4096].fill(7);
+            let data = vec![written[..4096].to_vec().into()];
+            set.write(0, data, Durability::Through).await.expect("nothing fails");
+            let disks = copies(&executor, &disks);
+            let log = 1 << 20..set.label().data_start;
+            disks[0].inject(Fault::on(Verb::Read, Effect::Eio).within(log).forever());
+            let options = OpenOptions { cache: 0, ..OpenOptions::default() };
+            let opened = open(devices(&disks), &executor.runtime(), options).await;
+            let set = opened.expect("the others have the log");
+            assert_eq!(set.label().slots[0].standing, Standing::InSync, "{kind:?}");
+            disks.iter().for_each(|disk| disk.heal());
+            assert!(all_of(&set).await == written, "{kind:?}");
+        });
+    }
+}
