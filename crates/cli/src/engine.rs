@@ -108,8 +108,8 @@ pub(crate) async fn open_volume(
     bar.finish_and_clear();
     if let Ok(Some(why)) = opened.as_ref().map(|opened| &opened.lost_intents) {
         words::say(format_args!(
-            "{}: the file of remembered answers is damaged ({why}), so they are forgotten: a call \
-             that a client repeats may run twice",
+            "{}: some remembered answers are lost ({why}): a call that a client repeats may run \
+             twice",
             path.display()
         ));
     }

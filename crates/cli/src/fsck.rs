@@ -214,6 +214,13 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
         }
     };
     let took = runtime.clock.now().since(start);
+    if let Some(why) = &report.lost_intents {
+        words::say(format_args!(
+            "{}: some remembered answers are lost ({why}): a call that a client repeats may run \
+             twice",
+            arguments.volume.display()
+        ));
+    }
     if let Some(path) = ready.saved {
         saved::remove(path).map_err(Unchecked::Volume)?;
     }

@@ -119,4 +119,6 @@ pub struct Report {
     pub repaired: bool,
     /// Reason why possible and requested repairs were not written.
     pub unrepaired: Option<String>,
+    /// Reason why the answers of some calls before the repair are forgotten.
+    pub lost_intents: Option<String>,
 }

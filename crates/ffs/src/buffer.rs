@@ -271,6 +271,15 @@ impl Buffer {
         of_entry.find(|delta| delta.sequence < sequence).map(|delta| delta.sequence)
     }
 
+    /// The Updates with a pending change that holds up a change of the newest Update, `sequence`.
+    pub(crate) fn stands_on(&self, sequence: Sequence) -> BTreeSet<Sequence> {
+        let deltas = self.deltas.borrow();
+        let (before, own) =
+            deltas.split_at(deltas.partition_point(|delta| delta.sequence < sequence));
+        let holds_up = |one: &&Delta| own.iter().any(|own| one.holds_up(own));
+        before.iter().filter(holds_up).map(|delta| delta.sequence).collect()
+    }
+
     /// Cancels two changes of the entry at `offset`, when the Update `sequence` has just undone the
     /// effect of an earlier one. Both are forgotten if no write has included the earlier one and it
     /// `may` be forgotten. Returns the sequence and the tag of the earlier change.

@@ -17,21 +17,25 @@
 //! Invariants:
 //! 1. Nothing that a ring says is believed unless the superblock, as it was before the repair, says
 //!    that no other system has had the disk since.
-//! 2. A repair ends with a volume that was stopped cleanly, though its intents cannot be judged:
-//!    then they are given up.
+//! 2. A repair ends with a volume that was stopped cleanly, though intents cannot be judged because
+//!    of damage: then these are given up, and the report says so.
+//! 3. A repair gives no intent up for want of room, or for a write that fails: it says that the
+//!    volume is repaired and the intents are not judged, and the next repair or start goes on.
 //!
-//! Not asserted: 1 and 2, which are about the order of whole steps on disks: the tests of
+//! Not asserted: all of them, which are about the order of whole steps on disks: the tests of
 //! `check_intents` cut them everywhere.
 
 use std::rc::Rc;
 
 use block::BlockDevice;
 use fsck::{CheckError, CheckOptions, Progress, Report};
+use journal::JournalError;
 use runtime::Runtime;
 use ufs2::mark::PolicyKind;
+use vfs::FsError;
 
 use crate::check_log::{KeptOpen, serve_once};
-use crate::intents::look;
+use crate::intents::{Forgiving, look};
 use crate::mount::Disks;
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
@@ -49,43 +53,78 @@ pub async fn check(
     options: &CheckOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, CheckError> {
-    let epoch = match ring.filter(|_| options.repair && !is_planted(Bug::RepairedIntents)) {
-        Some(ring) => epoch_of(&**device, &**ring).await,
-        None => None,
+    let (epoch, mut lost) = match ring.filter(|_| options.repair) {
+        Some(_) if is_planted(Bug::RepairedIntents) => (None, None),
+        Some(ring) => epoch_of(device, ring).await,
+        None => (None, None),
     };
     let (Some(ring), Some(_)) = (ring, epoch) else {
-        return fsck::check(&**device, runtime, options, progress).await;
+        let report = fsck::check(&**device, runtime, options, progress).await?;
+        return Ok(Report { lost_intents: lost, ..report });
     };
     let keeping = CheckOptions { epoch, ..*options };
-    let report = fsck::check(&**device, runtime, &keeping, progress).await?;
+    let mut report = fsck::check(&**device, runtime, &keeping, progress).await?;
     if report.repaired {
         match judge(device, ring, runtime).await {
-            Ok(true) => {}
-            Err(OpenError::Device(error)) => return Err(error.into()),
+            Ok(unjudged) => lost = lost.or(unjudged),
+            // The volume bears the number of its ring: a start judges the intents.
+            Err(error) if may_be_over(&error) && !is_planted(Bug::HastyRepairs) => {
+                return Err(CheckError::Unjudged(error.to_string()));
+            }
             // Invariant 2.
-            Ok(false) | Err(_) => drop(fsck::check(&**device, runtime, options, progress).await?),
+            Err(error) => {
+                fsck::check(&**device, runtime, options, progress).await?;
+                lost = Some(error.to_string());
+            }
         }
     }
+    report.lost_intents = lost;
     Ok(report)
 }
 
-/// The epoch of the ring, if anything in it may be believed. One that is damaged, or cannot be
-/// read, holds nothing without which a volume could not be served.
-async fn epoch_of(device: &dyn BlockDevice, ring: &dyn BlockDevice) -> Option<u64> {
-    let mut found = Unopened::read(device).await.ok()?;
-    let left = look(ring, &mut found.superblock).await.ok()?;
-    left.live.filter(|_| !left.survivors.is_empty()).map(|live| live.slot.epoch.get())
+/// Whether a later attempt may succeed: the host has no room, or the disk failed a write or a
+/// flush. Reads that fail cost single intents.
+fn may_be_over(error: &OpenError) -> bool {
+    match error {
+        OpenError::Device(_) | OpenError::File(FsError::NoSpace | FsError::Io) => true,
+        OpenError::Intents(JournalError::Device(error)) => error.is_full(),
+        _ => false,
+    }
 }
 
-/// Judges the intents of a volume that was repaired, and stops it cleanly. Whether that was done.
+/// The epoch of the ring, if anything in it may be believed, and the reason why some of it may not.
+async fn epoch_of(
+    device: &Rc<dyn BlockDevice>,
+    ring: &Rc<dyn BlockDevice>,
+) -> (Option<u64>, Option<String>) {
+    // A superblock of which a sector cannot be read is zero there, and none.
+    let (device, ring) = (Forgiving::new(device.clone()), Forgiving::new(ring.clone()));
+    let mut found = match Unopened::read(&*device).await {
+        Ok(found) => found,
+        Err(error) => return (None, Some(error.to_string())),
+    };
+    match look(&ring, &mut found.superblock).await {
+        Ok(left) => {
+            let live = left.live.filter(|_| !left.survivors.is_empty());
+            (live.map(|live| live.slot.epoch.get()), left.damage)
+        }
+        Err(error) => (None, Some(error.to_string())),
+    }
+}
+
+/// Judges the intents of a volume that was repaired, and stops it cleanly. Returns the reason why
+/// some are lost.
 async fn judge(
     device: &Rc<dyn BlockDevice>,
     ring: &Rc<dyn BlockDevice>,
     runtime: &Runtime,
-) -> Result<bool, OpenError> {
+) -> Result<Option<String>, OpenError> {
     let [device, ring]: [Rc<dyn BlockDevice>; 2] =
         [device, ring].map(|device| -> Rc<dyn BlockDevice> { Rc::new(KeptOpen(device.clone())) });
     let disks = Disks::with_intents(device, ring);
     let opened = serve_once(PolicyKind::Sync, disks, runtime).await?;
-    Ok(opened.read_only.is_none())
+    match opened.read_only {
+        Some(reason) => Err(OpenError::Damaged(reason.to_string())),
+        None => Ok(opened.lost_intents),
+    }
 }

@@ -12,7 +12,8 @@
 //! * a file that was truncated in steps is truncated to its final size.
 //!
 //! Other leftovers of a crash are not visible, and are repaired by the check before, or by reclaim.
-//! A start that is interrupted judges again: a finished Update has happened, and one that had not
+//! The verdicts by inodes are durable before anything is finished, since that changes the times of
+//! directories. A start that is interrupted judges the others again: a finished Update has happened, and one that had not
 //! begun still has not.
 
 use std::collections::HashMap;
@@ -35,36 +36,62 @@ type Files = vnode::Files<Ffs>;
 
 /// Result of judging.
 pub(crate) struct Judgement {
-    /// For each intent, whether its Update has happened.
-    pub(crate) has_happened: Vec<bool>,
+    /// For each intent, whether its Update has happened: the verdict.
+    pub(crate) has_happened: Vec<Option<bool>>,
     /// The answers of the Updates that have, oldest first.
     pub(crate) remembered: Vec<LoggedReply>,
     /// Truncations that go on, each with the reply of its call.
     pub(crate) chains: Vec<(Chain, Option<CallReply>)>,
 }
 
+/// Compares the inodes that are evidence, without a change of the disk. The verdict of each intent
+/// that is judged by its inode, which must be durable before any other is finished: that changes
+/// the times of directories. Evidence that cannot be read gives the verdict that the intent is
+/// dropped.
+///
+/// # Errors
+/// As [`judge`].
+pub(crate) async fn compare(
+    files: &Rc<Files>,
+    left: &[Survivor],
+    unjudged: &mut usize,
+) -> Result<Vec<Option<bool>>, FsError> {
+    let judge = Judge { files, namespace: Namespace::new(files.clone()) };
+    let mut by_inode = Vec::with_capacity(left.len());
+    for survivor in left {
+        let fits = judge.fits_its_inode(survivor).await;
+        by_inode.push(judge.unless_unreadable(fits, Some(false), unjudged)?);
+    }
+    Ok(by_inode)
+}
+
 /// Judges all intents, and finishes Updates that have begun. The result is durable. Truncations in
 /// steps are for the caller to continue, when the verdicts are durable.
 ///
+/// Evidence that cannot be read costs its intent and no other.
+///
 /// # Errors
-/// [`FsError::Io`] if the disk fails.
-pub(crate) async fn judge(files: &Rc<Files>, left: &[Survivor]) -> Result<Judgement, FsError> {
+/// [`FsError::NoSpace`] if the host of the disk is full, [`FsError::Io`] if the volume has stopped:
+/// the intents are judged by the next start.
+pub(crate) async fn judge(
+    files: &Rc<Files>,
+    left: &[Survivor],
+    by_inode: Vec<Option<bool>>,
+    unjudged: &mut usize,
+) -> Result<Judgement, FsError> {
     let judge = Judge { files, namespace: Namespace::new(files.clone()) };
     let mut has_happened = Vec::with_capacity(left.len());
     let mut remembered: HashMap<Rc<CallKey>, (LoggedReply, &Survivor)> = HashMap::new();
-    // An Update that is finished changes the times of its directories, which may be the evidence of
-    // a later one: so inodes are compared before anything is finished.
-    let mut by_inode = Vec::with_capacity(left.len());
-    for survivor in left {
-        by_inode.push(judge.fits_its_inode(survivor).await?);
-    }
     for (survivor, by_inode) in left.iter().zip(by_inode) {
         let has = match by_inode {
             _ if survivor.is_done => true,
             Some(fits) => fits,
-            None => judge.has_happened(survivor).await?,
+            None => {
+                let has_happened = judge.has_happened(survivor).await;
+                judge.unless_unreadable(has_happened, false, unjudged)?
+            }
         };
-        has_happened.push(has);
+        has_happened.push(Some(has));
         let Some(reply) = answer::read(&survivor.intent.answer).filter(|_| has) else { continue };
         if !survivor.is_done {
             judge.touch_directories(survivor, &reply).await;
@@ -93,6 +120,23 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// The finding, or `otherwise` if the disk cannot be read there.
+    fn unless_unreadable<T>(
+        &self,
+        found: Result<T, FsError>,
+        otherwise: T,
+        unjudged: &mut usize,
+    ) -> Result<T, FsError> {
+        let is_unreadable = |error: &FsError| matches!(error, FsError::Io | FsError::Corrupt);
+        match found {
+            Err(error) if is_unreadable(&error) && !self.files.engine().policy.has_stopped() => {
+                *unjudged += 1;
+                Ok(otherwise)
+            }
+            found => found,
+        }
+    }
+
     /// Whether the inode of an Update is as that has left it; `None` if it has other evidence.
     async fn fits_its_inode(&self, survivor: &Survivor) -> Result<Option<bool>, FsError> {
         match (&*survivor.intent.names, survivor.intent.inode) {

@@ -32,7 +32,7 @@ use block::BlockDevice;
 use runtime::Runtime;
 use ufs2::mark::{Mark, PolicyKind};
 
-use crate::intents::{self, Intents, Left};
+use crate::intents::{self, Forgiving, Intents, Left};
 use crate::logged;
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
@@ -87,9 +87,9 @@ pub async fn open(
     let reason = found.read_only_reason(&*device, options);
     let read_only = options.read_only || reason.is_some();
     let log = log.filter(|_| !read_only);
-    let intents = intents.filter(|_| !read_only && !policy.has_log());
+    let intents = intents.filter(|_| !read_only && !policy.has_log()).map(Forgiving::new);
     let left = match &intents {
-        Some(ring) => look_at_intents(&**ring, &mut found).await?,
+        Some(ring) => look_at_intents(ring, &mut found).await?,
         None => Left::default(),
     };
     let back = if read_only {
@@ -139,12 +139,13 @@ pub async fn open(
             recovered.open(policy, &runtime, options, read_only).await?
         }
     };
-    let lost_intents = left.damage.map(|damage| damage.to_string());
+    let lost: Vec<String> = left.damage.into_iter().chain(opened.lost_intents).collect();
+    let lost_intents = (!lost.is_empty()).then(|| lost.join("; "));
     Ok(Opened { read_only: reason.filter(|_| !options.read_only), lost_intents, ..opened })
 }
 
 /// Reads the intents that an earlier boot has left in the ring, after making them durable.
-async fn look_at_intents(ring: &dyn BlockDevice, found: &mut Unopened) -> Result<Left, OpenError> {
+async fn look_at_intents(ring: &Forgiving, found: &mut Unopened) -> Result<Left, OpenError> {
     ring.flush().await?;
     intents::look(ring, &mut found.superblock).await.map_err(OpenError::Intents)
 }

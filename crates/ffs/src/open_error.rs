@@ -120,7 +120,10 @@ pub enum OpenError {
     #[error("the log cannot be replayed: {}{}", .0, advice(.0))]
     Replay(#[from] ReplayError),
     /// The ring of intents cannot be used.
-    #[error("the ring of intents cannot be used: {0}")]
+    #[error(
+        "the ring of intents cannot be used: {0}; if its place is broken, remove 'intents.img': \
+         the server makes a new one, and a call that a client repeats may run twice"
+    )]
     Intents(#[source] journal::JournalError),
     /// The disk has an impossible state.
     #[error("the volume is damaged: {0}; repair it with 'duramen fsck --repair'")]

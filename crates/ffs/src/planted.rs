@@ -5,6 +5,8 @@ planted::bugs! {
     LateIntents,
     /// Updates that change the same name land side by side.
     OverlappingEvidence,
+    /// Of an Update that changes an inode which is evidence, counts of links and sizes land early.
+    EarlyLinkCounts,
     /// An intent is believed although the intents that it waits for are not done.
     IgnoredIntentOrder,
     /// Intents are believed although the volume does not bear the number of their epoch.
@@ -13,10 +15,23 @@ planted::bugs! {
     BelievedIntents,
     /// Operations that have begun are remembered but not finished.
     UnfinishedIntents,
+    /// The intent of a truncation that goes on is given up with its batch.
+    PrunedChains,
     /// A truncation that had come to its end goes on at each start.
     EndlessGoals,
+    /// Intents in front of a gap of the ring are judged by the disk, and a ring at rest without its
+    /// end is whole.
+    TrustedGaps,
+    /// A ring at rest is believed when the mark is torn, whatever the time of the volume.
+    TimelessMarks,
+    /// A sector of the ring that cannot be read refuses the start.
+    UnforgivenSectors,
+    /// A repair gives the intents up if the host is full.
+    HastyRepairs,
     /// A repair forgets the intents of a volume.
     RepairedIntents,
+    /// Verdicts by inodes are written when other intents are finished.
+    LateVerdicts,
     /// Judged intents are not written to the new epoch.
     ForgottenVerdicts,
     /// All items of an Update land in one round.

@@ -21,7 +21,7 @@ use crate::buffer::Role;
 use crate::engine::{EngineParts, Ffs};
 use crate::home::Home;
 use crate::intents::{Intents, Survivor};
-use crate::judge::judge;
+use crate::judge::{compare, judge};
 use crate::leftovers::Leftovers;
 use crate::open_error::{OpenError, ReadOnlyReason};
 use crate::open_superblock::OpenSuperblock;
@@ -82,7 +82,7 @@ pub struct Opened {
     pub replayed: Option<Replayed>,
     /// Whether the volume is served before a scan for leaks of a crash; reclaim runs in parallel.
     pub reclaims: bool,
-    /// Reason why the intents in a damaged ring are not believed.
+    /// Reason why intents of an earlier boot are lost: the ring or their evidence is damaged.
     pub lost_intents: Option<String>,
 }
 
@@ -267,22 +267,36 @@ impl Recovered {
         files.start_housekeeping(interval);
         files.finish_chains(chains).await?;
         let reclaims = !read_only && reclaim::start(&files, share);
-        if let Some((ring, left)) = intents {
-            judge_left(&files, &ring, &left).await?;
-        }
-        Ok(Opened { files, read_only: None, rebuilt, replayed, reclaims, lost_intents: None })
+        let lost_intents = match intents {
+            Some((ring, left)) => judge_left(&files, &ring, &left).await?,
+            None => None,
+        };
+        Ok(Opened { files, read_only: None, rebuilt, replayed, reclaims, lost_intents })
     }
 }
 
-/// Judges intents of an earlier boot; afterwards the ring has the verdicts.
-async fn judge_left(files: &Rc<Files>, ring: &Intents, left: &[Survivor]) -> Result<(), OpenError> {
-    let judgement = judge(files, left).await?;
+/// Judges intents of an earlier boot; afterwards the ring has the verdicts. Returns the reason why
+/// some have none.
+async fn judge_left(
+    files: &Rc<Files>,
+    ring: &Intents,
+    left: &[Survivor],
+) -> Result<Option<String>, OpenError> {
+    let mut unjudged = 0;
+    let by_inode = compare(files, left, &mut unjudged).await?;
+    if !is_planted(Bug::LateVerdicts) {
+        ring.judged(&by_inode).await?;
+    }
+    let judgement = judge(files, left, by_inode, &mut unjudged).await?;
     if !is_planted(Bug::ForgottenVerdicts) {
         ring.judged(&judgement.has_happened).await?;
     }
+    let going_on: Vec<u64> = judgement.chains.iter().map(|(chain, _)| chain.ino).collect();
+    ring.resume(&going_on);
     files.remember(judgement.remembered);
     // Behind the verdicts: a step changes what they were found by.
-    Ok(files.resume_chains(judgement.chains).await?)
+    files.resume_chains(judgement.chains).await?;
+    Ok((unjudged > 0).then(|| format!("the disk cannot be read where {unjudged} calls show")))
 }
 
 /// The counts of every group, from the summary area.

@@ -192,6 +192,8 @@ pub struct Report {
     pub log_since_seconds: Option<i64>,
     /// Whether the repairs were written.
     pub repaired: bool,
+    /// Reason why the answers of some calls before the repair are forgotten.
+    pub lost_intents: Option<String>,
 }
 
 /// The reasons for which a check ends early. Nothing was written, unless the disk failed in the
@@ -221,6 +223,12 @@ pub enum CheckError {
          the volume itself has"
     )]
     LogMissing,
+    /// The volume is repaired, and calls that were under way before are not judged.
+    #[error(
+        "the volume is repaired, but the calls that were under way cannot be brought to their end \
+         yet: {0}; repair it again or serve it when the disk takes writes"
+    )]
+    Unjudged(String),
     /// The repairs do not converge.
     #[error(
         "after {rounds} rounds of repairs there was still something to repair; nothing was written"

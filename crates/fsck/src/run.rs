@@ -330,6 +330,7 @@ impl<'a> Checker<'a> {
             reconnected: self.reconnected,
             log_since_seconds: self.log_since_seconds,
             repaired: false,
+            lost_intents: None,
             findings: self.log.findings,
         }
     }

@@ -20,6 +20,7 @@
 //! * [`format`] knows the bytes.
 //! * [`Journal`] writes: batches of entries, and slots.
 //! * [`find`] and [`Walker`] read: they look for the tail after a crash and go there from the head.
+//! * [`salvage()`] reads what is intact of a damaged log.
 //!
 //! Several volumes may share a log. Then a slot has a *line* for each, and an entry the number of
 //! the line. A volume that bears the epoch of the slot, or the one that its line names, belongs to
@@ -57,6 +58,7 @@ pub mod format;
 mod planted;
 mod read_once;
 mod reader;
+mod salvage;
 mod save;
 mod slots;
 mod writer;
@@ -67,6 +69,7 @@ pub use planted::Bug;
 pub use planted::plant;
 pub use read_once::ReadOnce;
 pub use reader::{Entry, Live, Walker, at_rest, belongs, find, find_with};
+pub use salvage::{Salvaged, salvage};
 pub use save::{save, saved_size};
 pub use slots::{epochs, peek};
 pub use writer::{Counters, Draft, Filling, Journal, close, close_one, forget};

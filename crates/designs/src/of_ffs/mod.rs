@@ -139,6 +139,7 @@ impl From<fsck::Report> for Report {
             log_since_seconds: report.log_since_seconds,
             repaired: report.repaired,
             unrepaired: None,
+            lost_intents: report.lost_intents,
         }
     }
 }

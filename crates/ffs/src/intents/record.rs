@@ -53,6 +53,8 @@ pub(crate) enum Record {
 /// The ring's owner is the volume's number with these bits flipped: no policy with a redo log
 /// mistakes the ring for its log.
 pub(super) const OWNER: u64 = 0x1d_7e27_5d1d_7e27;
+/// Flag in the numbers of intents of earlier boots.
+pub(super) const INHERITED: u64 = 1 << 63;
 const INTENT: u16 = 1;
 const DONE: u16 = 2;
 const DROPPED: u16 = 3;

@@ -16,15 +16,15 @@ use journal::{Draft, Journal, JournalError, Live};
 use runtime::Timestamp;
 use vfs::{CallReply, Sequence};
 use vnode::answer;
-use vnode::chain::{Chain, ChainLink};
+use vnode::chain::ChainLink;
 use vnode::horizon::Horizon;
 
+use super::FIRST_SEEN;
+use super::chains::Chains;
 use super::evidence::Evidence;
-use super::record::{Intent, OWNER, Record, Survivor};
+use super::record::{INHERITED, Intent, OWNER, Record, Survivor};
 use crate::planted::{Bug, is_planted};
 
-/// Flag in the numbers of intents of earlier boots.
-const INHERITED: u64 = 1 << 63;
 /// Divisor of the ring that gives the share that may be live (invariant 5).
 const SHARE: u64 = 3;
 /// Maximum number of entries of a batch: none is longer than a segment, and the first may begin in
@@ -52,6 +52,16 @@ struct Tracked {
     fields: Vec<Field>,
 }
 
+/// A wait of an Update for the mark of a tracked one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// The tracked Update.
+    pub(crate) on: u64,
+    /// The first rank that waits: 0 where the Update changes an inode that is evidence, whatever it
+    /// changes there.
+    pub(crate) from: u32,
+}
+
 /// A batch that is durable.
 struct Written {
     recno: u64,
@@ -64,8 +74,8 @@ struct Book {
     tracked: BTreeMap<u64, Tracked>,
     /// The tracked Update that changed each field last.
     last: HashMap<Field, u64>,
-    /// For each Update that is held up, the tracked Updates that it waits for.
-    waits: BTreeMap<u64, Vec<u64>>,
+    /// For each Update that is held up, its waits.
+    waits: BTreeMap<u64, Vec<Hold>>,
     /// Intents that no batch has taken yet.
     staged: VecDeque<Intent>,
     /// Intents whose batch is not durable.
@@ -73,6 +83,9 @@ struct Book {
     /// Batch in flight: the Updates that it marks as done, its last intent, and its recno.
     writing: Option<(Vec<u64>, u64, u64)>,
     written: VecDeque<Written>,
+    chains: Chains,
+    /// Whether the intents of earlier boots have verdicts; until then none is given up.
+    is_judged: bool,
     /// Number of tracked Updates at which to look next for finished ones.
     most_tracked: usize,
 }
@@ -113,8 +126,10 @@ impl Intents {
             has_moved: Cell::new(false),
         };
         let mut records = Vec::new();
+        let first = this.journal.tail();
         for (survivor, number) in left.iter().zip(INHERITED..) {
             let intent = Intent { sequence: number, after: Vec::new(), ..survivor.intent.clone() };
+            this.book.borrow_mut().chains.inherit(intent.clone(), first);
             records.push(Record::Intent(intent));
             if survivor.is_done {
                 records.push(Record::Done(vec![number]));
@@ -130,15 +145,24 @@ impl Intents {
         self.time.set(time);
     }
 
-    /// Records the verdicts on the inherited intents, in their order.
-    pub(crate) async fn judged(&self, has_happened: &[bool]) -> Result<(), IoError> {
-        let numbered = || has_happened.iter().zip(INHERITED..);
-        let of = |kind| numbered().filter(move |&(&one, _)| one == kind).map(|(_, number)| number);
+    /// Records the verdicts on the inherited intents, in their order, where there are some.
+    pub(crate) async fn judged(&self, has_happened: &[Option<bool>]) -> Result<(), IoError> {
+        let of = |kind| {
+            let numbered = has_happened.iter().zip(INHERITED..);
+            numbered.filter(move |&(&one, _)| one == Some(kind)).map(|(_, number)| number)
+        };
         let (done, dropped): (Vec<u64>, Vec<u64>) = (of(true).collect(), of(false).collect());
         let done = done.chunks(1024).map(|some| Record::Done(some.to_vec()));
         let dropped = dropped.chunks(1024).map(|some| Record::Dropped(some.to_vec()));
         let records: Vec<Record> = done.chain(dropped).collect();
         self.write_all(&records).await
+    }
+
+    /// The verdicts are durable, and truncations of these files go on.
+    pub(crate) fn resume(&self, files: &[u64]) {
+        let mut book = self.book.borrow_mut();
+        book.chains.keep(files);
+        book.is_judged = true;
     }
 
     /// Writes records while no Update is in flight.
@@ -168,21 +192,26 @@ impl Intents {
         book.written.push_back(Written { recno, last });
     }
 
-    /// Gives up the oldest batches if all of them are too large (invariants 4 and 5).
-    fn prune(&self, book: &mut Book, horizon: &Horizon) {
+    /// Gives up the oldest batches if all of them are too large (invariants 4 and 5). Returns the
+    /// intents in them that the next batch must have again. Their Updates are done.
+    fn prune(&self, book: &mut Book, horizon: &Horizon) -> Vec<Intent> {
+        let mut again = Vec::new();
         let in_flight = book.tracked.iter().find(|&(&sequence, tracked)| {
             tracked.has_intent && !horizon.has_passed(Sequence(sequence))
         });
         let in_flight = in_flight.map_or(u64::MAX, |(&sequence, _)| sequence);
         let (most, tail) = (self.journal.capacity() / SHARE, self.journal.tail());
-        while book.written.len() > 1
+        while book.is_judged
+            && book.written.len() > 1
             && book
                 .written
                 .front()
                 .is_some_and(|first| (tail - first.recno) * UNIT > most && first.last < in_flight)
         {
-            book.written.pop_front();
+            let given_up = book.written.pop_front().expect("it was looked at");
+            again.extend(book.chains.in_batch(given_up.recno, horizon));
         }
+        again
     }
 
     fn field_of(&self, directory: u64, name: &[u8]) -> Field {
@@ -206,37 +235,26 @@ impl Intents {
         let mut fields: Vec<Field> =
             names.clone().map(|name| self.field_of(name.directory, &name.name)).collect();
         fields.extend(names.map(|name| Field::Directory(name.directory)));
-        let mut waits: Vec<u64> = Vec::new();
-        let mut wait_for = |book: &Book, field: &Field| {
-            if let Some(&before) = book.last.get(field)
-                && (has_intent || book.tracked[&before].has_intent)
-            {
-                waits.push(before);
-            }
-        };
-        for field in fields.iter().filter(|field| matches!(field, Field::Name(_))) {
-            wait_for(&book, field);
-        }
-        for &directory in &evidence.ended {
-            wait_for(&book, &Field::Directory(directory));
-        }
-        for &ino in &evidence.touched {
-            wait_for(&book, &Field::Inode(ino));
-        }
-        waits.sort_unstable();
-        waits.dedup();
+        let hiding = fields.iter().copied().filter(|field| matches!(field, Field::Name(_)));
+        let hiding = hiding.chain(evidence.ended.iter().map(|&ino| Field::Directory(ino)));
+        let hiding = hiding.chain(evidence.touched.iter().map(|&ino| Field::Inode(ino)));
+        let waits = book.waits_for(hiding, has_intent);
         if has_intent && let Some(inode) = evidence.inode {
             fields.push(Field::Inode(inode.ino));
         }
-        if let Some((answered, at)) = answered {
-            book.staged.push_back(Intent {
-                sequence,
-                after: waits.clone(),
-                names: evidence.names.clone(),
-                inode: evidence.inode,
-                goal: goal_of(chain),
-                answer: answer::write(at, answered),
-            });
+        let intent = answered.map(|(answered, at)| Intent {
+            sequence,
+            after: waits.iter().map(|wait| wait.on).collect(),
+            names: evidence.names.clone(),
+            inode: evidence.inode,
+            goal: goal_of(chain),
+            answer: answer::write(at, answered),
+        });
+        if let Some(link) = chain {
+            book.chains.note(sequence, link, intent.as_ref());
+        }
+        if let Some(intent) = intent {
+            book.staged.push_back(intent);
             book.unwritten.insert(sequence);
         }
         if !waits.is_empty() && !is_planted(Bug::OverlappingEvidence) {
@@ -248,12 +266,13 @@ impl Intents {
         }
     }
 
-    /// Whether the visible changes of an Update may reach the disk (invariants 1 and 2).
-    pub(crate) fn allows(&self, sequence: u64) -> bool {
+    /// Whether the changes of this rank of an Update may reach the disk (invariants 1 and 2).
+    pub(crate) fn allows(&self, sequence: u64, rank: u32) -> bool {
         let book = self.book.borrow();
-        let is_written = !book.unwritten.contains(&sequence) || is_planted(Bug::LateIntents);
-        let waits = book.waits.get(&sequence);
-        is_written && waits.is_none_or(|on| on.iter().all(|on| !book.tracked.contains_key(on)))
+        let is_written = rank < FIRST_SEEN || !book.unwritten.contains(&sequence);
+        let is_over = |wait: &Hold| wait.from > rank || !book.tracked.contains_key(&wait.on);
+        (is_written || is_planted(Bug::LateIntents))
+            && book.waits.get(&sequence).is_none_or(|waits| waits.iter().all(is_over))
     }
 
     /// Whether the Update has an intent that is not known to be done, or waits for one that has.
@@ -273,8 +292,8 @@ impl Intents {
         self.has_moved.take()
     }
 
-    /// The Updates whose marks an Update waits for.
-    pub(crate) fn waits_of(&self, sequence: u64) -> Vec<u64> {
+    /// The waits of an Update.
+    pub(crate) fn waits_of(&self, sequence: u64) -> Vec<Hold> {
         self.book.borrow().waits.get(&sequence).cloned().unwrap_or_default()
     }
 
@@ -292,7 +311,7 @@ impl Intents {
             done.iter().all(|&one| horizon.has_passed(Sequence(one))),
             "invariant 3: what is done is durable"
         );
-        let is_wanted = |on: &u64| done.binary_search(on).is_ok();
+        let is_wanted = |wait: &Hold| done.binary_search(&wait.on).is_ok();
         if book.staged.is_empty() && !book.waits.values().flatten().any(is_wanted) {
             return None;
         }
@@ -300,7 +319,13 @@ impl Intents {
         if !done.is_empty() {
             bodies.take(&Record::Done(done.clone()), usize::MAX);
         }
-        self.prune(&mut book, horizon);
+        let mut intents = Vec::new();
+        for intent in self.prune(&mut book, horizon) {
+            intents.push(intent.sequence);
+            bodies.take(&Record::Done(vec![intent.sequence]), usize::MAX);
+            let taken = bodies.take(&Record::Intent(intent), usize::MAX);
+            assert!(taken.is_some(), "invariant 4: few files are truncated at a time");
+        }
         let head = book.written.front().map_or(self.journal.tail(), |first| first.recno);
         let live = (self.journal.tail() - head) * UNIT;
         let mut room = (self.journal.capacity() / SHARE * 2).saturating_sub(live) as usize;
@@ -313,6 +338,7 @@ impl Intents {
                 break;
             };
             (room, last) = (room - size, number);
+            intents.push(number);
         }
         drop(book);
         let drafts = bodies.drafts();
@@ -320,7 +346,12 @@ impl Intents {
             return None;
         }
         let written = self.place(drafts, last);
-        self.book.borrow_mut().writing.as_mut().expect("it is under way").0 = done;
+        let mut book = self.book.borrow_mut();
+        let (marked, _, recno) = book.writing.as_mut().expect("it is under way");
+        *marked = done;
+        let recno = *recno;
+        book.chains.place(&intents, recno);
+        drop(book);
         Some(written)
     }
 
@@ -352,11 +383,27 @@ impl Intents {
 }
 
 impl Book {
+    /// The waits of an Update that would hide evidence in these fields.
+    fn waits_for(&self, hiding: impl Iterator<Item = Field>, has_intent: bool) -> Vec<Hold> {
+        let mut waits: Vec<Hold> = Vec::new();
+        for field in hiding {
+            let Some(&on) = self.last.get(&field) else { continue };
+            if !has_intent && !self.tracked[&on].has_intent {
+                continue;
+            }
+            let is_whole = matches!(field, Field::Inode(_)) && !is_planted(Bug::EarlyLinkCounts);
+            waits.push(Hold { on, from: if is_whole { 0 } else { FIRST_SEEN } });
+        }
+        waits.sort_unstable_by_key(|wait| (wait.on, wait.from));
+        waits.dedup_by_key(|wait| wait.on);
+        waits
+    }
+
     /// The Updates that have happened and need a mark in the ring; forgets other ones that have
     /// happened.
     fn take_done(&mut self, horizon: &Horizon, most: usize) -> Vec<u64> {
         let passed = |sequence: &u64| horizon.has_passed(Sequence(*sequence));
-        let wanted: BTreeSet<u64> = self.waits.values().flatten().copied().collect();
+        let wanted: BTreeSet<u64> = self.waits.values().flatten().map(|wait| wait.on).collect();
         let (mut done, mut over) = (Vec::new(), Vec::new());
         for (&sequence, tracked) in self.tracked.iter().filter(|(sequence, _)| passed(sequence)) {
             if tracked.has_intent || wanted.contains(&sequence) {
@@ -417,7 +464,7 @@ impl Bodies {
 /// The final size of a file.
 fn goal_of(chain: Option<ChainLink>) -> Option<u64> {
     match chain {
-        Some(ChainLink::Begins(Chain { size, .. })) => size,
+        Some(ChainLink::Begins(chain)) => chain.size,
         _ => None,
     }
 }

@@ -38,7 +38,7 @@ use vnode::horizon::Horizon;
 use super::{Beside, Policy, SoftUpdatesCounts, StagedUpdate};
 use crate::buffer::{Buffer, Delta};
 use crate::home::{Home, REFUSED_PAUSE};
-use crate::intents::{FIRST_SEEN, Intents};
+use crate::intents::Intents;
 use crate::item::Item;
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
@@ -304,8 +304,7 @@ impl<O: Order> InPlace<O> {
 
     /// Whether intents allow a delta to reach the disk.
     fn may_be_seen(&self, delta: &Delta) -> bool {
-        let Some(intents) = &self.intents else { return true };
-        delta.tag < FIRST_SEEN || intents.allows(delta.sequence.0)
+        self.intents.as_ref().is_none_or(|it| it.allows(delta.sequence.0, delta.tag))
     }
 
     /// The `written` buffers, and the payload of Updates before `covered`, are durable.

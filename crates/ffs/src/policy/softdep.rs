@@ -40,6 +40,13 @@
 //! 2. A wait is for an earlier Update, or, for one whose name was cancelled, for its replacement,
 //!    which does not wait for the waiting one. So no Update waits for itself, and every round
 //!    writes something due in place.
+//!
+//!    This includes the waits of a ring of intents, which are for earlier Updates and are known
+//!    before a name is cancelled. An inode that is evidence lands as a whole, so its change stands
+//!    on each pending one before it, whatever the rank of that. Such an Update *follows* the earlier
+//!    ones ([`Flight::stand_on`]) and counts as one that waits to prepare, so the search before a
+//!    cancellation finds each way by which the replacement may wait. An Update that waits for
+//!    another because of evidence, or for which another one waits, is itself never cancelled.
 //! 3. Deltas on one field land in order; links commute (the buffer sees to it).
 //! 4. A due Update makes all its dependencies due.
 //! 5. An Update is in flight no longer than [`Ages::most`] and the rounds that it takes.
@@ -71,7 +78,7 @@ use super::sync::rank_of;
 use super::{SoftUpdatesCounts, Staged, StagedUpdate};
 use crate::buffer::{Buffer, Delta, Role};
 use crate::home::Home;
-use crate::intents::{FIRST_SEEN, Intents};
+use crate::intents::{FIRST_SEEN, Hold, Intents};
 use crate::item::{Intent, Item};
 use crate::planted::{Bug, is_planted};
 use counts::Counters;
@@ -132,8 +139,11 @@ struct Flight {
     waits: Vec<Wait>,
     /// Updates that have to hang for its names to hang.
     hangs_on: BTreeSet<u64>,
-    /// Earlier Updates that changed the same entries.
+    /// Earlier Updates that changed the same entries, and with a ring of intents those without
+    /// which one of its inodes cannot land.
     follows: BTreeSet<u64>,
+    /// Whether some of these are about inodes.
+    stands_on_others: bool,
     /// Updates that depend on it by a wait, for hanging, or for an entry.
     needed_by: Vec<u64>,
     /// Updates whose state may change when the state of this one does; some may be durable by now.
@@ -168,6 +178,7 @@ impl Flight {
             waits: Vec::new(),
             hangs_on: BTreeSet::new(),
             follows: BTreeSet::new(),
+            stands_on_others: false,
             needed_by: Vec::new(),
             watched_by: Vec::new(),
             has_moved_directory: false,
@@ -198,7 +209,7 @@ impl Flight {
 
     /// Whether its inodes and links wait for another Update.
     fn waits_to_prepare(&self) -> bool {
-        self.waits.iter().any(|wait| wait.from < REVEALING)
+        self.stands_on_others || self.waits.iter().any(|wait| wait.from < REVEALING)
     }
 
     /// Approximate bytes of memory that it takes, including entries in other flights.
@@ -276,7 +287,7 @@ impl Flights {
         rank == WHENEVER
             || rank <= flight.current()
                 && waits.all(|wait| self.is_met(wait))
-                && (rank < REVEALING || self.2.as_ref().is_none_or(|it| it.allows(flight.sequence)))
+                && self.2.as_ref().is_none_or(|it| it.allows(flight.sequence, rank as u32))
     }
 }
 
@@ -499,7 +510,12 @@ impl Order for Dependencies {
         flight.outlive(sequence, update, pending);
         if let Some(intents) = &self.intents {
             let waits = intents.waits_of(sequence.0).into_iter();
-            flight.waits.extend(waits.map(|on| Wait { from: REVEALING, on, until: Until::Done }));
+            flight.waits.extend(waits.map(|Hold { on, from }| Wait {
+                from: from as usize,
+                on,
+                until: Until::Done,
+            }));
+            flight.stand_on(sequence, update);
         }
         self.cancel(sequence, update, &mut flight);
         let is_void = self.forget_file(sequence, update, &mut flight, pending);

@@ -36,7 +36,7 @@
 //! horizon asserts.
 //!
 //! A delta waits only for lower sequences or, in the same Update, lower ranks; so some delta can
-//! land in every round until none is left.
+//! land in every round until none is left. Waits for intents are for lower sequences, too.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

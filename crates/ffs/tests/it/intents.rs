@@ -2,7 +2,7 @@
 
 use ffs::PolicyKind;
 
-use crate::common::intents::{Between, first_wrong, remembered_after};
+use crate::common::intents::{Between, all_end, first_wrong, remembered_after};
 
 const STORIES: u64 = 300;
 
@@ -16,6 +16,14 @@ fn under_sync_what_is_remembered_is_what_has_happened() {
 fn under_soft_updates_what_is_remembered_is_what_has_happened() {
     first_wrong(PolicyKind::SoftUpdates, Between::Nothing, 0..STORIES)
         .unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn no_call_waits_for_one_that_waits_for_it() {
+    for policy in [PolicyKind::Sync, PolicyKind::SoftUpdates] {
+        let hung: Vec<u64> = (0..STORIES).filter(|&seed| !all_end(policy, seed)).collect();
+        assert_eq!(hung, [], "{policy:?}");
+    }
 }
 
 #[test]
@@ -63,6 +71,14 @@ mod planted {
     }
 
     #[test]
+    fn verdicts_that_come_too_late_are_found() {
+        plant(Some(Bug::LateVerdicts));
+        let found = first_wrong(PolicyKind::SoftUpdates, Between::Nothing, 0..1000).is_err();
+        plant(None);
+        assert!(found);
+    }
+
+    #[test]
     fn repairs_that_forget_intents_are_found() {
         assert!(is_found_between(Bug::RepairedIntents, Between::Repairs));
     }
@@ -72,6 +88,7 @@ mod planted {
         let bugs = [
             Bug::LateIntents,
             Bug::OverlappingEvidence,
+            Bug::EarlyLinkCounts,
             Bug::IgnoredIntentOrder,
             Bug::BelievedIntents,
             Bug::UnfinishedIntents,

@@ -23,10 +23,17 @@ use torture::planted::{all, plant};
 /// Bugs that the tests of `ffs` find.
 const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "OverlappingEvidence",
+    "EarlyLinkCounts",
     "IgnoredIntentOrder",
     "AnyMark",
     "ForgottenVerdicts",
     "EndlessGoals",
+    "PrunedChains",
+    "LateVerdicts",
+    "TrustedGaps",
+    "TimelessMarks",
+    "UnforgivenSectors",
+    "HastyRepairs",
     "RepairedIntents",
     "SizesFirst",
     "CircularWaits",

@@ -14,7 +14,7 @@ use ufs2::layout::{Dinode, MAX_LINKS, kind_bits};
 use vfs::{Depends, FileKind, Sequence};
 
 use super::{BEHIND_NAMES, Flight, GIVING_BACK, REPLACING, REVEALING, Until, Wait};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Role};
 use crate::edit::{Extent, entry_at};
 use crate::item::{Intent, Subject};
 use crate::planted::{Bug, is_planted};
@@ -385,6 +385,17 @@ impl Flight {
         }
         let each = changes.each().iter();
         self.waits.extend(each.map(|on| Wait { from: 0, on: on.0, until: Until::Done }));
+    }
+
+    /// An inode lands after each earlier change of it that holds it up in its buffer.
+    pub(super) fn stand_on(&mut self, own: Sequence, update: &StagedUpdate) {
+        for item in &update.items {
+            let Some((buffer, _)) = &item.change else { continue };
+            if buffer.role() == Role::Inodes {
+                self.follows.extend(buffer.stands_on(own).into_iter().map(|before| before.0));
+            }
+        }
+        self.stands_on_others = !self.follows.is_empty(); // entries are not noted yet
     }
 
     /// A directory run moves when all Updates that changed it are durable.

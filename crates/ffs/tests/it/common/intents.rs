@@ -6,13 +6,14 @@
 //! the remembered calls carried out, in their order, and all answered calls are among these. A
 //! remembered call stays remembered, and nothing else appears.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
 use block::BlockDevice;
 use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use journal::format::SMALLEST;
 use runtime::{Runtime, Timestamp};
 use sim::{Disk, Executor, Image, Platter, Prng, Trace};
@@ -21,7 +22,7 @@ use ufs2::mark::Mark;
 use ufs2::mkfs::mkfs;
 use vfs::{
     Answer, CallKey, CreateHow, Credentials, FileSystem, Lost, ObjectId, Requester, Sealed,
-    SetAttributes,
+    SetAttributes, Stability,
 };
 
 use ffs::check_intents::check;
@@ -35,6 +36,7 @@ use super::{Seeded, own_findings};
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const DIRECTORIES: [&str; 2] = ["d", "e"];
+const ROOT: &str = "/";
 const BOOTS: u64 = 4;
 const CALLS: usize = 10;
 
@@ -47,6 +49,7 @@ enum Done {
     Made(&'static str, u64, u16),
     Gone(&'static str),
     Moved(&'static str, &'static str),
+    Linked(&'static str, &'static str),
     Set(&'static str, u16),
 }
 
@@ -84,10 +87,16 @@ pub(crate) async fn open_with_ring(
     Ok(Volume::new(opened.files))
 }
 
+/// The object of a name, or the root.
+async fn find(volume: &Volume, one: &str) -> Option<ObjectId> {
+    let root = volume.files.root();
+    if one == ROOT { Some(root) } else { volume.lookup(root, one).await.ok() }
+}
+
 async fn tree_of(volume: &Volume) -> Tree {
     let mut tree = Tree::new();
-    for one in NAMES.into_iter().chain(DIRECTORIES) {
-        if let Ok(id) = volume.lookup(volume.files.root(), one).await {
+    for one in NAMES.into_iter().chain(DIRECTORIES).chain([ROOT]) {
+        if let Some(id) = find(volume, one).await {
             let attributes = volume.files.getattr(id).await.open().await.expect("running");
             let attributes = attributes.into_inner().expect("it has a name");
             tree.insert(one, (id.ino.0, attributes.mode));
@@ -96,8 +105,8 @@ async fn tree_of(volume: &Volume) -> Tree {
     tree
 }
 
-/// A call that was applied, with a future that waits for its answer.
-type Applied = (Done, futures::future::LocalBoxFuture<'static, Result<(), Lost>>);
+/// A call that was applied, unless it is never remembered, with a future that waits for its answer.
+type Applied = (Option<Done>, LocalBoxFuture<'static, Result<(), Lost>>);
 
 fn applied<T: 'static, W: 'static>(
     sealed: Sealed<Answer<T, W>>,
@@ -107,7 +116,7 @@ fn applied<T: 'static, W: 'static>(
     let sealed = sealed.map(|answer| {
         what = answer.result.as_ref().ok().map(done);
     });
-    Some((what?, async move { sealed.open().await.map(|_| ()) }.boxed_local()))
+    Some((Some(what?), async move { sealed.open().await.map(|_| ()) }.boxed_local()))
 }
 
 /// Makes a random call; `None` if it has nothing to do.
@@ -119,7 +128,7 @@ async fn call(volume: &Volume, who: &Requester, prng: &mut Prng) -> Option<Appli
     let mode = 0o600 + prng.index(64) as u16;
     let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
     let made = |one| move |found: &vfs::Found| Done::Made(one, found.id.ino.0, mode);
-    match prng.index(8) {
+    match prng.index(12) {
         0 | 1 => {
             applied(files.create(who, root, &name(one), CreateHow::Guarded(set)).await, made(one))
         }
@@ -134,8 +143,20 @@ async fn call(volume: &Volume, who: &Requester, prng: &mut Prng) -> Option<Appli
         }
         5 => applied(files.mkdir(who, root, &name(directory), set).await, made(directory)),
         6 => applied(files.rmdir(who, root, &name(directory)).await, |()| Done::Gone(directory)),
+        7 => {
+            let id = find(volume, one).await?;
+            let linked = files.link(who, id, root, &name(other)).await;
+            applied(linked, |()| Done::Linked(one, other))
+        }
+        8 => {
+            let id = find(volume, one).await?;
+            let (at, data) = (prng.index(3) as u64 * 4096, vec![vec![1; 4096].into()]);
+            let written = files.write(&who.who, id, at, data, Stability::FileSync).await;
+            Some((None, async move { written.open().await.map(|_| ()) }.boxed_local()))
+        }
         _ => {
-            let id: ObjectId = volume.lookup(root, one).await.ok()?;
+            let one = of(&[one, directory, ROOT], prng);
+            let id = find(volume, one).await?;
             applied(files.setattr(who, id, set, None).await, |()| Done::Set(one, mode))
         }
     }
@@ -146,8 +167,10 @@ impl Done {
     fn apply(self, tree: &mut Tree) -> Result<(), String> {
         let missing = || format!("{self:?} is remembered, and had nothing to do in {tree:?}");
         match self {
-            Self::Made(one, ..) if tree.contains_key(one) => return Err(missing()),
-            Self::Gone(one) | Self::Moved(one, _) | Self::Set(one, _)
+            Self::Made(one, ..) | Self::Linked(_, one) if tree.contains_key(one) => {
+                return Err(missing());
+            }
+            Self::Gone(one) | Self::Moved(one, _) | Self::Linked(one, _) | Self::Set(one, _)
                 if !tree.contains_key(one) =>
             {
                 return Err(missing());
@@ -161,8 +184,10 @@ impl Done {
                 let moved = tree.remove(one).expect("it was looked for");
                 tree.insert(other, moved);
             }
+            Self::Linked(one, other) => drop(tree.insert(other, tree[one])),
             Self::Set(one, mode) => {
-                tree.entry(one).and_modify(|it| it.1 = mode).or_default().1 = mode
+                let (ino, _) = tree[one];
+                tree.values_mut().filter(|it| it.0 == ino).for_each(|it| it.1 = mode);
             }
         }
         Ok(())
@@ -192,7 +217,7 @@ impl Boot {
 }
 
 /// An empty volume, and an unused ring.
-fn fresh() -> Pair<Image> {
+pub(crate) fn fresh() -> Pair<Image> {
     let executor = Executor::new(1);
     let home = Disk::new(&executor, Image::zeroed(4 << 20));
     let made = async { mkfs(&*home, &sizes(4096, 512), &Seeded::new(7), NOW).await };
@@ -371,12 +396,14 @@ async fn boot(
     for index in 0..CALLS {
         let of_call = number << 32 | index as u64;
         let Some((done, answer)) = call(&volume, &caller(of_call), prng).await else { continue };
-        boot.calls.push((of_call, done));
+        boot.calls.extend(done.map(|done| (of_call, done)));
         let (home, answered) = (disks.home.clone(), answered.clone());
         let waiting = async move {
             answer.await.expect("the disk is good");
-            home.mark(of_call);
-            answered.borrow_mut().insert(of_call);
+            if done.is_some() {
+                home.mark(of_call);
+                answered.borrow_mut().insert(of_call);
+            }
         };
         runtime.tasks.spawn(waiting.boxed_local());
         if prng.chance(1, 2) {
@@ -388,6 +415,49 @@ async fn boot(
     }
     boot.answered = answered.take();
     Ok(boot)
+}
+
+/// Calls with keys, and calls without, which no intent keeps from being cancelled, all on few names.
+/// Whether all of them end.
+pub(crate) fn all_end(policy: PolicyKind, seed: u64) -> bool {
+    let (mut prng, executor) = (Prng::new(seed), Executor::new(seed));
+    let disks = fresh().map(|image| Disk::new(&executor, image.clone()));
+    let runtime = executor.runtime();
+    executor.block_on(async {
+        let volume = open_with_ring(policy, runtime.clone(), &disks).await.expect("it is new");
+        let left: Rc<Cell<usize>> = Rc::default();
+        let mut unasked = Vec::new();
+        let wait_for = |answer: LocalBoxFuture<'static, Result<(), Lost>>| {
+            left.set(left.get() + 1);
+            let left = left.clone();
+            let waiting = async move {
+                answer.await.expect("the disk is good");
+                left.set(left.get() - 1);
+            };
+            runtime.tasks.spawn(waiting.boxed_local());
+        };
+        for number in 1..=6 * CALLS as u64 {
+            let has_key = prng.chance(1, 3);
+            let who = if has_key { caller(number) } else { Requester::root() };
+            let Some((_, answer)) = call(&volume, &who, &mut prng).await else { continue };
+            if has_key {
+                wait_for(answer);
+            } else {
+                unasked.push(answer); // it is not due
+            }
+            if prng.chance(1, 8) {
+                runtime.clock.sleep(Duration::from_micros(prng.index(600) as u64)).await;
+            }
+        }
+        unasked.into_iter().for_each(wait_for);
+        for _ in 0..1000 {
+            runtime.clock.sleep(Duration::from_millis(10)).await;
+            if left.get() == 0 {
+                return volume.files.shutdown().await.is_ok();
+            }
+        }
+        false
+    })
 }
 
 /// The error of the first story that fails.
