@@ -56,6 +56,7 @@ mod refused;
 mod refused_steps;
 mod rename;
 mod returns;
+mod ring_damage;
 mod rounds;
 mod rule_five;
 mod scale;
