@@ -13,8 +13,8 @@
 //!
 //! Other leftovers of a crash are not visible, and are repaired by the check before, or by reclaim.
 //! The verdicts by inodes are durable before anything is finished, since that changes the times of
-//! directories. A start that is interrupted judges the others again: a finished Update has happened, and one that had not
-//! begun still has not.
+//! directories. A start that is interrupted judges the others again: a finished Update has
+//! happened, and one that had not begun still has not.
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -1,8 +1,9 @@
 //! The ring of an earlier boot.
 //!
 //! A damaged ring costs what its damaged part held. An intent there is forgotten. A mark there says
-//! that an earlier intent is done, and without it nobody knows whether later Updates have hidden the
-//! evidence: so an intent in front of a gap counts only if a mark elsewhere says that it is done.
+//! that an earlier intent is done, and without it nobody knows whether later Updates have hidden
+//! the evidence: so an intent in front of a gap counts only if a mark elsewhere says that it is
+//! done.
 //! Intents behind the last gap have all their marks, and are judged by the disk as always.
 //!
 //! A ring at rest ends with a record that says so. Without that record its end is missing, which is

@@ -16,8 +16,8 @@
 //! Evidence stays true because Updates that change the same name, or an inode that is evidence, do
 //! not overlap: the later one is not visible on the disk before the ring says that the earlier one
 //! is *done*. Of an Update that changes such an inode, ranks below [`FIRST_SEEN`] wait, too: a
-//! count of links or an access in place lands as a whole inode, with all its times. Such a mark goes with any later batch, so a client that makes one call after the
-//! other waits for none.
+//! count of links or an overwrite in place lands as a whole inode, with all its times. Such a mark
+//! goes with any later batch, so a client that makes one call after the other waits for none.
 //!
 //! * `evidence`: the traces of an Update on the disk.
 //! * `record`: the bytes of an intent, and of its outcome.

@@ -316,15 +316,17 @@ impl Intents {
             return None;
         }
         let (mut bodies, mut last) = (Bodies::default(), 0);
-        if !done.is_empty() {
-            bodies.take(&Record::Done(done.clone()), usize::MAX);
-        }
         let mut intents = Vec::new();
         for intent in self.prune(&mut book, horizon) {
             intents.push(intent.sequence);
             bodies.take(&Record::Done(vec![intent.sequence]), usize::MAX);
             let taken = bodies.take(&Record::Intent(intent), usize::MAX);
             assert!(taken.is_some(), "invariant 4: few files are truncated at a time");
+        }
+        // Behind those that move: they are in the first entry, which names their old place as given
+        // up, so a torn batch has both or neither.
+        if !done.is_empty() {
+            bodies.take(&Record::Done(done.clone()), usize::MAX);
         }
         let head = book.written.front().map_or(self.journal.tail(), |first| first.recno);
         let live = (self.journal.tail() - head) * UNIT;

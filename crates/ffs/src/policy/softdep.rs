@@ -43,10 +43,10 @@
 //!
 //!    This includes the waits of a ring of intents, which are for earlier Updates and are known
 //!    before a name is cancelled. An inode that is evidence lands as a whole, so its change stands
-//!    on each pending one before it, whatever the rank of that. Such an Update *follows* the earlier
-//!    ones ([`Flight::stand_on`]) and counts as one that waits to prepare, so the search before a
-//!    cancellation finds each way by which the replacement may wait. An Update that waits for
-//!    another because of evidence, or for which another one waits, is itself never cancelled.
+//!    on each pending one before it, whatever the rank of that. Such an Update *follows* the
+//!    earlier ones ([`Flight::stand_on`]) and counts as one that waits to prepare, so the search
+//!    before a cancellation finds each way by which the replacement may wait. The name of an
+//!    Update with an intent, or of one that waits because of evidence, is never cancelled.
 //! 3. Deltas on one field land in order; links commute (the buffer sees to it).
 //! 4. A due Update makes all its dependencies due.
 //! 5. An Update is in flight no longer than [`Ages::most`] and the rounds that it takes.

@@ -417,8 +417,8 @@ async fn boot(
     Ok(boot)
 }
 
-/// Calls with keys, and calls without, which no intent keeps from being cancelled, all on few names.
-/// Whether all of them end.
+/// Calls with keys, and calls without, which no intent keeps from being cancelled, all on few
+/// names. Whether all of them end.
 pub(crate) fn all_end(policy: PolicyKind, seed: u64) -> bool {
     let (mut prng, executor) = (Prng::new(seed), Executor::new(seed));
     let disks = fresh().map(|image| Disk::new(&executor, image.clone()));
