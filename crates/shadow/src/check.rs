@@ -356,15 +356,16 @@ impl<'a> Look<'a> {
         pins
     }
 
-    /// The units that all trees and these records hold; none if a block of the trees of files,
-    /// snapshots or lists cannot be read, so that the units below it are unknown.
+    /// The units that all trees and these records hold, and those that a deletion has still to
+    /// free; none if a block of the trees of files, snapshots or lists cannot be read, so that the
+    /// units below it, or on its list, are unknown.
     pub(crate) async fn held_by_all(
         mut self,
         superblock: &Superblock,
-        records: &[u64],
+        unfolded: &Unfolded,
     ) -> Option<Space> {
         self.tree.newest = superblock.number;
-        records.iter().for_each(|&unit| _ = self.hold(Run::of(unit), None));
+        unfolded.units.iter().for_each(|&unit| _ = self.hold(Run::of(unit), None));
         for stem in [Stem::Map, Stem::Log, Stem::Answers] {
             self.tree(&stem).await;
         }
@@ -375,13 +376,16 @@ impl<'a> Look<'a> {
         self.live_files(superblock).await;
         let pins = self.pins(&superblock.snapshots).await;
         self.held(&pins).await;
+        if !is_planted(Bug::ForgottenLoose) {
+            self.hold_loose(&pins, unfolded).await;
+        }
         (self.damage() == before || is_planted(Bug::FreeBehindDamage)).then_some(self.held)
     }
 
     /// Number of violations behind which there may be further blocks.
     fn damage(&self) -> u64 {
         let of = |law: &Law| self.findings.counts.get(law).copied().unwrap_or(0);
-        [Law::Block, Law::Birth, Law::Once, Law::Line, Law::Inode].iter().map(of).sum()
+        [Law::Block, Law::Birth, Law::Once, Law::Line, Law::Listed, Law::Inode].iter().map(of).sum()
     }
 
     /// Checks the replies, the inodes of the live tree, and all below these.

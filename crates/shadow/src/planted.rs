@@ -134,6 +134,9 @@ planted::bugs! {
     StuckChains,
     /// A rotten block is not freed if the file now ends at its first byte.
     LateLosses,
+    /// If a block of the map is derived from trees, units that a deletion has still to free are
+    /// free.
+    ForgottenLoose,
     /// Going back leaves alone the files without a name that the snapshot holds.
     LeftOrphans,
     /// Going back misses a file that lost its name in the first two updates in which one may have.

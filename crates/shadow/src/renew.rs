@@ -73,7 +73,7 @@ pub(crate) async fn read_books(
     if !leaves.is_empty() {
         let mut silent = |_, _| ();
         let look = Look::new(nodes.clone(), *shape, false, &mut silent);
-        let held = look.held_by_all(superblock, &unfolded.units).await;
+        let held = look.held_by_all(superblock, &unfolded).await;
         leaves.iter().for_each(|&leaf| space.take_held(leaf, held.as_ref()));
     }
     let has_lost = !leaves.is_empty() && log.range() != superblock.log_blocks || !is_all;

@@ -139,8 +139,13 @@ impl Look<'_> {
         Span { first, end: last + 1 }
     }
 
-    /// Checks the lists: blocks that snapshots alone hold are on them, once.
-    pub(super) async fn lists(&mut self, pins: &Pins, unfolded: &Unfolded) {
+    /// Takes the dead runs that no snapshot holds any more, since a deletion has still to free
+    /// them. Returns those that snapshots hold, by the snapshots that are left of their spans.
+    pub(super) async fn hold_loose(
+        &mut self,
+        pins: &Pins,
+        unfolded: &Unfolded,
+    ) -> BTreeMap<Span, Vec<Run>> {
         let mut listed: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
         for (run, span) in self.runs_of_lists(pins, unfolded).await {
             if !self.held.shape().may_hold(&run) {
@@ -150,10 +155,15 @@ impl Look<'_> {
             }
             match pins.holders_of(span) {
                 Some(span) => listed.entry(span).or_default().push(run),
-                // It is being freed.
                 None => _ = self.hold(run, None),
             }
         }
+        listed
+    }
+
+    /// Checks the lists: blocks that snapshots alone hold are on them, once.
+    pub(super) async fn lists(&mut self, pins: &Pins, unfolded: &Unfolded) {
+        let mut listed = self.hold_loose(pins, unfolded).await;
         let mut held: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
         for &(span, run) in self.died.values() {
             held.entry(span).or_default().push(run);

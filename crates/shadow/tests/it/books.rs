@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use enginekit::Volume;
-use enginekit::snapshots::{delete, pin};
+use enginekit::snapshots::{delete, end_deletion, pin};
 use shadow::format::head::Kind;
 use shadow::{Law, Renewed, Shadow};
 use sim::{Disk, Executor, Image};
-use vfs::{CallKey, Credentials, FileSystem, FsError, Requester, SetAttributes, Stability};
+use vfs::{
+    CallKey, Credentials, FileSystem, FsError, Requester, SetAttributes, SnapshotNumber, Stability,
+};
 
 use crate::bench::{Setting, findings, made, opened};
 use crate::judged::found;
@@ -142,6 +144,51 @@ pub(crate) fn books_may_rot_at_rest() -> Result<(), String> {
 #[test]
 fn a_volume_opens_without_a_block_of_its_books() {
     assert_eq!(books_may_rot_at_rest(), Ok(()));
+}
+
+/// A stopped volume in the middle of a deletion: records and lists have runs that it has to free.
+fn amid_a_deletion() -> Result<Image, String> {
+    let (image, ()) = on(&used(), async |volume| {
+        delete(volume, "one", false).await?;
+        let snapshots = volume.files.snapshots().expect("it has them");
+        let step = snapshots.delete_step(SnapshotNumber(1)).await.open().await;
+        let is_last = step.map_err(|_| "it has stopped")?.into_inner().map_err(told)?;
+        if is_last { Err("nothing is left to free".to_owned()) } else { Ok(()) }
+    })?;
+    findings(&image).map(|()| image)
+}
+
+/// A block of the books rots while a deletion is under way: no client gets the units that the
+/// deletion has still to free, and they are freed once.
+pub(crate) fn what_is_to_be_freed_stays_held() -> Result<(), String> {
+    let image = amid_a_deletion()?;
+    let units = needed(&image, &BOOKS[..3], &[1, 7]);
+    for &unit in &units {
+        let is_told = |error: String| format!("unit {unit}: {error}");
+        let (after, ()) = on(&rotten(&image, &[unit]), async |volume| {
+            let file = volume.create(volume.files.root(), "new").await.map_err(told)?;
+            let blocks = volume.space().await.free_bytes / 4096 * 4 / 5;
+            for block in 0..blocks {
+                let data = vec![block as u8 | 1; 4096];
+                volume.write(file, block * 4096, data, Stability::FileSync).await.map_err(told)?;
+            }
+            end_deletion(volume, SnapshotNumber(1)).await?;
+            calls(volume, 200..300).await?;
+            let right = (0..blocks).flat_map(|block| [block as u8 | 1; 4096]);
+            let is_right = volume.read(file).await.map_err(told)?.into_iter().eq(right);
+            if is_right { Ok(()) } else { Err("another content".to_owned()) }
+        })
+        .map_err(is_told)?;
+        let has_lost = unit_of(&image, unit)[6] != Kind::Map as u8;
+        let after = if has_lost { repaired(&after)?.0 } else { after };
+        findings(&after).map_err(is_told)?;
+    }
+    if units.len() < 3 { Err(format!("{units:?}")) } else { Ok(()) }
+}
+
+#[test]
+fn what_a_deletion_has_still_to_free_stays_held() {
+    assert_eq!(what_is_to_be_freed_stays_held(), Ok(()));
 }
 
 /// The whole map, its log and the ring of replies rot under the server.
