@@ -325,11 +325,10 @@ impl<E: Engine> Files<E> {
     }
 
     /// Waits until no change of a large file is in its middle, including those that continue after
-    /// a crash.
-    pub(crate) async fn wait_for_chains(&self) {
-        if !is_planted(Bug::UnwaitedChains) {
-            drop(self.chains.acquire(MOST_CHAINS).await);
-        }
+    /// a crash. None goes on, or begins, as long as the permit exists.
+    pub(crate) async fn all_places_among_chains(&self) -> Permit {
+        let all = if is_planted(Bug::UnwaitedChains) { 0 } else { MOST_CHAINS };
+        self.chains.acquire(all).await
     }
 
     /// Waits for one of the places among the chains, unless the tasks that have them wait for room

@@ -73,6 +73,8 @@ planted::bugs! {
     PinsAmidSteps,
     /// A snapshot waits for large files that are being freed.
     PinsAwaitOrphans,
+    /// A large file that a roll-back discarded is freed when its disk works again.
+    SurvivingOrphans,
     /// The removal of a large file waits for a place among the chains under its locks.
     LockedWaits,
     /// A snapshot lacks UNSTABLE data that was answered before.

@@ -345,8 +345,9 @@ impl<E: Engine> Files<E> {
                 this.runtime.clock.sleep(pause).await;
                 pause = (2 * pause).min(LAST_RETRY);
                 place = Some(this.chains.acquire(1).await);
-                if this.has_stopped() || this.stop.get().has_begun {
-                    return; // the next start goes on with it
+                let is_left = !this.orphans.borrow().contains_key(&node.ino);
+                if is_left || this.has_stopped() || this.stop.get().has_begun {
+                    return; // a roll-back discarded it, or the next start goes on with it
                 }
                 this.unstick(node.ino);
             }

@@ -318,6 +318,61 @@ fn a_large_file_is_freed_when_the_disk_works_again() {
     assert!(free + (128 << 10) > before, "{free} bytes are free of {before}");
 }
 
+/// A volume goes back while a large file waits to be freed, since the disk fails for a while, and
+/// works again just then: the old tree is there, and nothing of it is freed.
+fn going_back_ends_orphans() -> Result<(), String> {
+    let (image, ()) = on(&of(&[900]), async |volume| pin(volume, "one").await.map(drop))?;
+    let lowest = above(&image).into_iter().map(|(unit, _)| unit).find(|&unit| {
+        let bytes = unit_of(&image, unit);
+        bytes[16] == 1 && index(&bytes) == 0
+    });
+    let at = lowest.ok_or("it has no pointers")? * UNIT;
+    for after_us in (1_000_000..1_020_000).step_by(250) {
+        let executor = Executor::new(1);
+        let disk = Disk::new(&executor, image.clone());
+        let clock = executor.runtime().clock;
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            disk.inject(Fault::on(Verb::Read, Effect::Eio).within(at..at + 1).forever());
+            volume.remove(volume.files.root(), "f0").await.map_err(told)?;
+            let since = clock.now();
+            clock.sleep(Duration::from_millis(500)).await;
+            disk.heal();
+            clock.sleep(Duration::from_micros(after_us) - clock.now().since(since)).await;
+            roll_back(&volume, "one").await?;
+            clock.sleep(Duration::from_secs(5)).await;
+            volume.files.shutdown().await.map_err(told)
+        })?;
+        let after = disk.contents();
+        findings(&after).map_err(|error| format!("{after_us} us: {error}"))?;
+        let (_, data) = on(&after, async |volume| {
+            let file = volume.lookup(volume.files.root(), "f0").await.map_err(told)?;
+            volume.read(file).await.map_err(told)
+        })?;
+        if data != vec![1; 900 * 4096] {
+            return Err(format!("{after_us} us: another content"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_large_file_that_is_not_freed_yet_goes_with_the_tree() {
+    assert_eq!(going_back_ends_orphans(), Ok(()));
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn an_orphan_that_survives_its_tree_is_found() {
+    use vnode::planted::{Bug, plant};
+    for bug in [Bug::SurvivingOrphans, Bug::UnwaitedChains] {
+        plant(Some(bug));
+        let done = std::panic::catch_unwind(going_back_ends_orphans);
+        plant(None);
+        assert!(!matches!(done, Ok(Ok(()))), "{bug:?}");
+    }
+}
+
 /// A dead list cannot be read for now: the space of others is freed nevertheless.
 pub(crate) fn one_list_is_in_no_others_way() -> Result<(), String> {
     let (image, ()) = on(&of(&[30]), async |volume| {
