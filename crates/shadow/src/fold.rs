@@ -298,9 +298,12 @@ impl Commits {
         }
     }
 
-    /// Forgets the replies of a rotten block.
+    /// Forgets the replies of a rotten block. Where a block of pointers has rotted, the ring has
+    /// holes in place of the other blocks below it: they need no room.
     pub(crate) async fn forget_answers(&self, place: u64) -> Result<(), FsError> {
-        self.nodes.renew(&Stem::Answers, place).await?;
+        if !matches!(self.nodes.get(&Stem::Answers, 0, place).await, Ok(None)) {
+            self.nodes.renew(&Stem::Answers, place).await?;
+        }
         let renewed = self.renewed.get();
         self.renewed.set(Renewed { answer_blocks: renewed.answer_blocks + 1, ..renewed });
         Ok(())

@@ -130,6 +130,8 @@ planted::bugs! {
     LastPlaceFree,
     /// If a block of the map is derived from trees, units below a damaged block are free.
     FreeBehindDamage,
+    /// An opening refuses a ring of replies that has lost a block of pointers under the server.
+    RefusedHoles,
     /// A file with a rotten block cannot be removed or truncated.
     StuckChains,
     /// A rotten block is not freed if the file now ends at its first byte.

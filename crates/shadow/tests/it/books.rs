@@ -7,7 +7,7 @@ use std::rc::Rc;
 use enginekit::Volume;
 use enginekit::snapshots::{delete, end_deletion, pin};
 use shadow::format::head::Kind;
-use shadow::{Law, Renewed, Shadow};
+use shadow::{Law, OpenOptions, Renewed, Shadow, open};
 use sim::{Disk, Executor, Image};
 use vfs::{
     CallKey, Credentials, FileSystem, FsError, Requester, SetAttributes, SnapshotNumber, Stability,
@@ -231,6 +231,38 @@ pub(crate) fn books_may_rot_in_use() -> Result<(), String> {
 #[test]
 fn a_served_volume_goes_on_without_its_books() {
     assert_eq!(books_may_rot_in_use(), Ok(()));
+}
+
+/// The blocks of pointers in the ring of replies rot under a server with little memory: later
+/// replies are remembered, and the volume opens.
+pub(crate) fn the_ring_may_get_holes() -> Result<(), String> {
+    let (image, ()) = on(&used(), async |volume| calls(volume, 1000..1400).await)?;
+    let units = needed(&image, &[], &[3]);
+    let executor = Executor::new(3);
+    let disk = Disk::new(&executor, image.clone());
+    executor.block_on(async {
+        let options = OpenOptions { cache_bytes: 4096, ..OpenOptions::default() };
+        let volume = open(disk.clone(), executor.runtime(), &options).await;
+        let volume = Volume::new(volume.map_err(|error| error.to_string())?);
+        let file = volume.lookup(volume.files.root(), "large").await.map_err(told)?;
+        volume.read(file).await.map_err(told)?; // other blocks take the memory
+        units.iter().for_each(|unit| disk.rot(unit * UNIT + 1077, 2));
+        calls(&volume, 200..400).await?;
+        let renewed = volume.files.store().engine().status().renewed;
+        volume.files.shutdown().await.map_err(told)?;
+        if renewed.answer_blocks > 0 { Ok(()) } else { Err(format!("not met: {units:?}")) }
+    })?;
+    let (image, remembered) = on(&disk.contents(), async |volume| {
+        let all = volume.files.take_remembered().open().await.map_err(|_| "it has stopped")?;
+        Ok(all.into_inner().len())
+    })?;
+    findings(&repaired(&image)?.0)?;
+    if remembered >= 100 { Ok(()) } else { Err(format!("{remembered} are remembered")) }
+}
+
+#[test]
+fn a_ring_that_has_lost_a_block_of_pointers_is_opened() {
+    assert_eq!(the_ring_may_get_holes(), Ok(()));
 }
 
 /// If lines of lists have rotted at rest, their space stays in use until a repair; a volume that
