@@ -54,6 +54,8 @@ planted::bugs! {
     UnwrittenChains,
     /// An opening does not know the last update of a volume that was stopped.
     ForgottenRest,
+    /// An opening doubts the last update of a volume that was stopped if a block of it has rotted.
+    DoubtedRest,
     /// Data of a file is not compared with its checksum.
     UnsummedReads,
     /// An update that finds no room below stops the volume.
@@ -128,17 +130,17 @@ planted::bugs! {
     ForgottenPlaces,
     /// An opening gives out the last place of a list that is in use.
     LastPlaceFree,
-    /// If a block of the map is derived from trees, units below a damaged block are free.
-    FreeBehindDamage,
     /// An opening refuses a ring of replies that has lost a block of pointers under the server.
     RefusedHoles,
+    /// If a block of the map is derived from trees, units below a damaged block are free.
+    FreeBehindDamage,
+    /// If a block of the map is derived from trees, units that a deletion has still to free are
+    /// free.
+    ForgottenLoose,
     /// A file with a rotten block cannot be removed or truncated.
     StuckChains,
     /// A rotten block is not freed if the file now ends at its first byte.
     LateLosses,
-    /// If a block of the map is derived from trees, units that a deletion has still to free are
-    /// free.
-    ForgottenLoose,
     /// Going back leaves alone the files without a name that the snapshot holds.
     LeftOrphans,
     /// Going back misses a file that lost its name in the first two updates in which one may have.

@@ -14,6 +14,11 @@ use crate::scrub::{UNIT, unit_of};
 /// A volume that was killed after it had acknowledged these changes; the last one was data, or a
 /// name.
 fn killed(ends_with_name: bool) -> Image {
+    ended(ends_with_name, false)
+}
+
+/// The same, killed or stopped.
+fn ended(ends_with_name: bool, stops: bool) -> Image {
     let executor = Executor::new(3);
     let disk = executor.block_on(made(&executor, &Setting::of(8, 64, 4 << 20)));
     executor.block_on(async {
@@ -28,6 +33,9 @@ fn killed(ends_with_name: bool) -> Image {
         volume.write(last, 0, vec![9; 12_000], Stability::FileSync).await.expect("there is room");
         if ends_with_name {
             volume.create(root, "end").await.expect("there is room");
+        }
+        if stops {
+            volume.files.shutdown().await.expect("nothing fails");
         }
     });
     disk.contents()
@@ -118,6 +126,46 @@ fn a_copy_that_rots_takes_nothing_back() {
         rotten.write(copy * UNIT, &[0x5a; 4096]);
         assert_eq!(has_all(&rotten, true), Ok(()));
     }
+}
+
+/// A volume was stopped: one copy of its last superblock rots, and a block that the other lists. It
+/// does not go back, and the block costs what it held.
+pub(crate) fn what_was_stopped_is_not_doubted() -> Result<(), String> {
+    let image = ended(true, true);
+    let (_, superblock) = last(&image);
+    let read =
+        |unit: &u64| Superblock::read(&unit_of(&image, *unit), *unit, &newest(&image).secret);
+    let mut other = image.clone();
+    let mut listed = Vec::new();
+    for unit in 32..image.size() / UNIT - 2 {
+        match read(&unit).filter(|it| it.number == superblock.number) {
+            Some(it) if it.listed.is_empty() => other.write(unit * UNIT, &[0x5a; 4096]),
+            Some(it) => listed.extend(it.listed.iter().flat_map(|it| it.run.start..it.run.end())),
+            None => {}
+        }
+    }
+    if listed.len() < 2 {
+        return Err("little is listed".to_owned());
+    }
+    for unit in listed {
+        let mut rotten = other.clone();
+        rotten.write(unit * UNIT, &[0x5a; 4096]);
+        let executor = Executor::new(1);
+        let disk = Disk::new(&executor, rotten);
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            match volume.list(volume.files.root()).await {
+                Ok(names) if !names.contains(&"end".to_owned()) => Err("it went back".to_owned()),
+                _ => Ok(()),
+            }
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_volume_that_was_stopped_does_not_go_back() {
+    assert_eq!(what_was_stopped_is_not_doubted(), Ok(()));
 }
 
 /// Damage of more than one bit may be a torn write: the update before it holds.

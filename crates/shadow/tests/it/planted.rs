@@ -8,7 +8,10 @@ use shadow::planted::{Bug, plant};
 use crate::anchors::a_turn_may_rot;
 use crate::answers::answers_survive;
 use crate::bench::Setting;
-use crate::books::{books_may_rot_in_use, nothing_behind_damage_is_free};
+use crate::books::{
+    books_may_rot_in_use, nothing_behind_damage_is_free, the_ring_may_get_holes,
+    what_is_to_be_freed_stays_held,
+};
 use crate::compaction::{callers_write_meanwhile, snapshots_stay};
 use crate::copies::{a_copy_may_rot_at_rest, a_read_mends, snapshots_hold_both};
 use crate::discards::cuts_leave_one_or_the_other;
@@ -18,7 +21,9 @@ use crate::faults::{
     what_cannot_be_read_is_not_passed, what_is_far_apart_finds_room, what_is_refused_takes_nothing,
     what_is_shown_after_a_failed_flush_stays,
 };
-use crate::flipped::{superblocks_are_mended, what_is_listed_is_mended};
+use crate::flipped::{
+    superblocks_are_mended, what_is_listed_is_mended, what_was_stopped_is_not_doubted,
+};
 use crate::frees::going_back_frees_what_has_no_name;
 use crate::homeless::names_are_given;
 use crate::kit::first_wrong;
@@ -104,6 +109,9 @@ fn that_finds(bug: Bug) -> Scenario {
         Bug::UnmendedSuperblocks => superblocks_are_mended,
         Bug::UnmendedRuns => what_is_listed_is_mended,
         Bug::UnfollowedUpdates => quiet_updates_stay,
+        Bug::RefusedHoles => the_ring_may_get_holes,
+        Bug::DoubtedRest => what_was_stopped_is_not_doubted,
+        Bug::ForgottenLoose => what_is_to_be_freed_stays_held,
         Bug::FreeBehindDamage => nothing_behind_damage_is_free,
         Bug::ForgottenPlaces | Bug::LastPlaceFree => places_are_handed_out_again,
         Bug::ReusedPlaces => lists_grow_after_one_has_rotted,
