@@ -553,7 +553,7 @@ impl Commits {
                 writes.extend((!is_left_out).then(|| (place, block.clone(), sum)));
             }
         }
-        let (changes, mut freed) = balance.into_changes();
+        let (changes, mut freed) = self.changes_of(balance);
         self.space.note_taken(&changes, number);
         let first = units[nodes.len()];
         let previous = self.seal_record((number, first), changes, answers, &mut writes);
@@ -732,7 +732,7 @@ impl Commits {
             self.path.let_go(address * UNIT as u64, data);
         }
         if !is_planted(Bug::EarlyFrees) {
-            // Invariant 3. A pointer that was not exclusive is damage.
+            // Invariant 3.
             if !sealed.freed.iter().all(|&run| self.space.try_free(run)) {
                 self.horizon.fail();
                 return;

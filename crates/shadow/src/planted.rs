@@ -12,6 +12,8 @@ planted::bugs! {
     EatenClaims,
     /// A superblock is durable before the blocks it leads to: it lists nothing.
     UnlistedBlocks,
+    /// An update frees units that are not in use, since a pointer to them was wrong.
+    WrongFrees,
     /// A superblock lists blocks that went with its own update.
     ListedFrees,
     /// Data that goes with an update is invisible to readers until it is written.

@@ -23,11 +23,13 @@ use crate::check::Look;
 use crate::commit::Commits;
 use crate::error::OpenError;
 use crate::format::MAPPED;
+use crate::format::record::{Change, Run};
 use crate::format::snapshot::{LINES, LISTS, Line, List};
 use crate::format::superblock::Superblock;
 use crate::nodes::{Nodes, Stem};
+use crate::planted::{Bug, is_planted};
 use crate::renewed::Renewed;
-use crate::runs::Unfolded;
+use crate::runs::{Balance, Unfolded};
 use crate::space::Space;
 use crate::space_log::{self, Log};
 
@@ -102,6 +104,15 @@ impl Commits {
     pub(crate) fn note_given_up(&self) {
         let renewed = self.renewed.get();
         self.renewed.set(Renewed { given_up: renewed.given_up + 1, ..renewed });
+    }
+
+    /// The changes for the record of an update, and the runs that are free when it is durable. Runs
+    /// that are not in use are left out: the pointers to them were wrong.
+    pub(crate) fn changes_of(&self, mut balance: Balance) -> (Vec<Change>, Vec<Run>) {
+        if !is_planted(Bug::WrongFrees) && !is_planted(Bug::EarlyFrees) {
+            (0..balance.leave_out_wrong(&self.space)).for_each(|_| self.note_given_up());
+        }
+        balance.into_changes()
     }
 
     /// Makes the blocks of lines of lists that an opening could not read empty.

@@ -9,7 +9,7 @@ pub struct Renewed {
     pub answer_blocks: u64,
     /// Blocks of metadata that were other blocks, and to which no pointer leads any more: their
     /// files were removed or cut short, or a roll-back discarded them. Blocks below them stay
-    /// allocated until a repair.
+    /// allocated until a repair. Also wrong pointers: to units that were not in use.
     pub given_up: u64,
     /// Runs that the newest superblock lists in which a flipped bit was mended.
     pub mended_runs: u64,

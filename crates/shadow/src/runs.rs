@@ -9,6 +9,7 @@ use crate::format::record::{Change, Run, Span};
 use crate::format::superblock::Listed;
 use crate::format::{MAPPED, sum};
 use crate::pins::Pins;
+use crate::space::Space;
 
 /// Blocks of records that make a fold due. A small volume has few to spare.
 pub(crate) fn most_records(shape: &Shape) -> usize {
@@ -61,6 +62,21 @@ impl Balance {
             Some(span) => self.died.push((run, span)),
             None => self.freed.push(run),
         }
+    }
+
+    /// Leaves out freed and dead runs that are not in use, or that are freed twice: the pointers to
+    /// them were wrong. Returns the number of these.
+    pub(crate) fn leave_out_wrong(&mut self, space: &Space) -> usize {
+        let count = self.freed.len() + self.died.len();
+        self.freed.sort_unstable();
+        let mut end = 0;
+        self.freed.retain(|run| {
+            let is_right = end <= run.start && space.may_free(*run);
+            end = if is_right { run.end() } else { end };
+            is_right
+        });
+        self.died.retain(|(run, _)| space.may_free(*run));
+        count - self.freed.len() - self.died.len()
     }
 
     /// The changes for the record, and the runs that are free when it is durable.

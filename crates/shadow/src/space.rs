@@ -306,12 +306,16 @@ impl Space {
     /// The same for a run in a record: false if one of its units was not in use.
     #[must_use]
     pub(crate) fn try_free(&self, run: Run) -> bool {
-        let are_used =
-            self.shape.may_hold(&run) && (run.start..run.end()).all(|unit| self.is_used(unit));
+        let are_used = self.may_free(run);
         if are_used {
             self.free(run);
         }
         are_used
+    }
+
+    /// Whether all units of a run are in use, and may be.
+    pub(crate) fn may_free(&self, run: Run) -> bool {
+        self.shape.may_hold(&run) && self.has_all(run)
     }
 
     /// Whether a run is in use as a whole.

@@ -2,6 +2,7 @@
 //! time that depends on the real contents, not on the number.
 
 use enginekit::Volume;
+use enginekit::snapshots::pin;
 use shadow::format::anchor::Anchor;
 use shadow::format::head::Kind;
 use shadow::format::snapshot::{Died, Line};
@@ -140,6 +141,50 @@ fn places_that_no_disk_has_are_findings() {
         let wrong = with(&image, FIRST, POINTER, place);
         assert_eq!(is_met(&image, &wrong, FIRST, &[Law::Once]), Ok(()), "{place}");
     }
+}
+
+/// A file has a pointer to no unit in use, or to one that another file has and frees first; a
+/// snapshot holds it or not. It is removed: the volume goes on, and a repair finds nothing amiss.
+pub(crate) fn wrong_frees_are_left_out() -> Result<(), String> {
+    let image = of_files(4);
+    let is_data = |unit: &u64| unit_of(&image, *unit) == [FIRST as u8; 4096];
+    let taken = (32..image.size() / UNIT - 2).find(is_data).expect("it is there");
+    let is_free = |unit: &u64| unit_of(&image, *unit) == [0; 4096];
+    let free = (image.size() / UNIT - 400..).find(is_free).expect("it is there");
+    for (place, is_held) in
+        [(taken, false), (free, false), (free, true), (u64::MAX, false), (1 << 52, true)]
+    {
+        let is_told = |error: String| format!("{place}, {is_held}: {error}");
+        let wrong = with(&image, FIRST + 1, POINTER, place);
+        let (after, ()) = on(&wrong, async |volume| {
+            let told = |error: vfs::FsError| error.to_string();
+            if is_held {
+                pin(volume, "one").await?;
+            }
+            let d = volume.lookup(volume.files.root(), "d").await.map_err(told)?;
+            for file in [FIRST, FIRST + 1] {
+                volume.remove(d, &name(file)).await.map_err(told)?;
+            }
+            volume.settle().await;
+            for number in 0..60 {
+                volume.create(d, &format!("new{number}")).await.map_err(told)?;
+            }
+            let given_up = volume.files.store().engine().status().renewed.given_up;
+            if given_up == 1 { Ok(()) } else { Err(format!("{given_up} are given up")) }
+        })
+        .map_err(is_told)?;
+        // The snapshot stays as it is.
+        let wrong = found(&repaired(&after)?.0)?.wrong;
+        if let Some(wrong) = wrong.iter().find(|it| it.snapshot.is_none()) {
+            return Err(is_told(wrong.to_string()));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_pointer_to_what_is_free_ends_no_volume() {
+    assert_eq!(wrong_frees_are_left_out(), Ok(()));
 }
 
 /// Changes all superblocks.
