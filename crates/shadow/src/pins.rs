@@ -17,7 +17,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use vfs::{SnapshotNumber, SnapshotUsage, Timestamp};
 use vnode::FoundSnapshots;
@@ -188,6 +188,12 @@ impl Pins {
     /// Places for new blocks of lists.
     pub(crate) fn next_died(&self, count: usize) -> Vec<u64> {
         self.died_slots.next(count)
+    }
+
+    /// Notes that nothing is known of these places.
+    pub(crate) fn pass_died(&self, places: Range<u64>) {
+        places.for_each(|place| self.died_slots.take(place));
+        self.changes.set(self.changes.get() + 1);
     }
 
     /// Blocks of metadata that lead to files of the live tree, and blocks of inodes.

@@ -128,6 +128,8 @@ planted::bugs! {
     LeftAnchors,
     /// Places of a tree that has remains of a rotten list are given to others.
     ReusedPlaces,
+    /// A fold needs a place of a list that is below a rotten block of pointers.
+    UnpassedPlaces,
     /// An opening never reuses a place of a list that was free before it.
     ForgottenPlaces,
     /// An opening gives out the last place of a list that is in use.

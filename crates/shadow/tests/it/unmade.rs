@@ -178,3 +178,55 @@ pub(crate) fn lists_grow_after_one_has_rotted() -> Result<(), String> {
 fn a_list_that_has_rotted_is_in_nobodys_way() {
     assert_eq!(lists_grow_after_one_has_rotted(), Ok(()));
 }
+
+/// A block of pointers to the blocks of lists has rotted: new runs go to places elsewhere, and the
+/// volume goes on.
+pub(crate) fn lists_grow_without_a_block_of_pointers() -> Result<(), String> {
+    let executor = Executor::new(1);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 64 << 20)));
+    let image = used(&disk.contents(), async |volume| {
+        for name in ["f0", "f1", "f2"] {
+            let file = volume.create(volume.files.root(), name).await.map_err(told)?;
+            let data = vec![1; 900 * 4096];
+            volume.write(file, 0, data, Stability::FileSync).await.map_err(told)?;
+        }
+        for (name, value) in [("one", 2), ("two", 3), ("three", 4)] {
+            make(volume, name).await?;
+            for file in ["f0", "f1", "f2"] {
+                riddle(volume, file, value).await?;
+            }
+        }
+        Ok(())
+    });
+    let is_above_lists = |unit: &u64| {
+        let bytes = unit_of(&image, *unit);
+        bytes.starts_with(b"DuSh") && bytes[6] == Kind::Pointers as u8 && bytes[8] == 6
+    };
+    let above: Vec<u64> = (32..image.size() / UNIT as u64 - 2).filter(is_above_lists).collect();
+    assert!(!above.is_empty(), "a list has many blocks");
+    let mut rotten = image.clone();
+    above.iter().for_each(|unit| rotten.write(unit * UNIT as u64 + 1077, &[0x5a]));
+    let image = used(&rotten, async |volume| {
+        for (name, value) in [("four", 5), ("five", 6)] {
+            make(volume, name).await?;
+            riddle(volume, "f0", value).await?;
+        }
+        Ok(())
+    });
+    let image = used(&image, async |volume| {
+        for name in ["two", "four", "one", "five", "three"] {
+            delete(volume, name, true).await?;
+        }
+        riddle(volume, "f1", 7).await
+    });
+    let executor = Executor::new(3);
+    let disk = Disk::new(&executor, image);
+    let repaired = executor.block_on(repair(disk.clone(), executor.runtime()));
+    repaired.map_err(|error| error.to_string())?;
+    findings(&disk.contents())
+}
+
+#[test]
+fn a_block_above_the_lists_may_rot() {
+    assert_eq!(lists_grow_without_a_block_of_pointers(), Ok(()));
+}
