@@ -134,13 +134,14 @@ impl Shadow {
     }
 
     /// Sends blocks of metadata out with the next update, as they are, if there is room for `units`
-    /// units of them and their parents; returns the change that does so.
+    /// units of them and their parents; returns the change that does so. They replace others, so
+    /// this works on a full volume.
     pub(crate) fn write_again(
         &self,
         nodes: impl IntoIterator<Item = Rc<Node>>,
         units: u64,
     ) -> Option<Sequence> {
-        let has_room = || self.has_room(0, units, Kind::Reserved, true);
+        let has_room = || self.has_room(0, units, Kind::Reserved, false);
         if self.commits.is_refused() || !has_room() {
             return None;
         }
@@ -169,8 +170,9 @@ impl Shadow {
         let last = self.commits.number() - 1;
         let is_quiet = !self.commits.is_busy() && !self.commits.has_staged();
         if last > self.followed.get() && is_quiet && !is_planted(Bug::UnfollowedUpdates) {
-            self.write_again([], SUCCESSOR);
-            self.followed.set(last + 1);
+            if self.write_again([], SUCCESSOR).is_some() {
+                self.followed.set(last + 1);
+            }
         }
     }
 
