@@ -134,9 +134,12 @@ impl Commits {
     /// # Errors
     /// If a block that the fold changes cannot be read; then nothing has changed.
     pub(crate) async fn fold(&self, mut all: bool) -> Result<(), FsError> {
-        let mut made = Vec::new();
+        let (is_served, mut made) = (!all, Vec::new());
         let (parted, read) = loop {
             let parted = self.parted(all);
+            if is_served && !self.has_room_for_lost() {
+                break (parted, Err(FsError::NoSpace));
+            }
             match self.read_places(&parted, &mut made).await {
                 Err(Unfoldable::LostLeaves(leaves)) => {
                     self.nodes.unmake(&mut made);
@@ -176,6 +179,12 @@ impl Commits {
         read.map(drop)
     }
 
+    /// Whether there is room for a fold that rewrites lost blocks of the map: no change has asked
+    /// for it.
+    pub(crate) fn has_room_for_lost(&self) -> bool {
+        self.lost_leaves.borrow().is_empty() || self.space.has_blocks(0, self.needs(0), false)
+    }
+
     /// Splits the changes of records between map and log. Only the commit that folds adds to
     /// records. If blocks of the map are lost, no line waits.
     fn parted(&self, all: bool) -> Parted {
@@ -191,8 +200,13 @@ impl Commits {
     async fn lost_with(&self, leaf: u64) -> Result<Range<u64>, FsError> {
         let all = self.nodes.unreadable(&Stem::Map, leaf).await?;
         let &(level, index, _) = all.first().ok_or(FsError::Corrupt)?;
-        let end = ((index + 1) * reach(level)).min(self.shape.units.div_ceil(MAPPED));
+        let end = ((index + 1) * reach(level)).min(self.map_leaves());
         Ok(index * reach(level)..end)
+    }
+
+    /// Number of blocks of the map.
+    pub(crate) fn map_leaves(&self) -> u64 {
+        self.shape.units.div_ceil(MAPPED)
     }
 
     /// Blocks of the map to fill anew, from the top down.

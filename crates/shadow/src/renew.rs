@@ -179,6 +179,9 @@ impl Commits {
         }
         self.renewed.set(Renewed { has_lost_records: has_lost, ..self.renewed.get() });
         self.lost_leaves.borrow_mut().extend(leaves);
+        if !has_lost && !self.has_room_for_lost() {
+            return Ok(()); // a later fold rewrites them
+        }
         self.fold(true).await
     }
 }

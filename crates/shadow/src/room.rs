@@ -33,7 +33,7 @@ impl Commits {
         // Changes come to at most two lines for each leaf they touch; waiting lines may join them.
         let lines = 2 * unfolded.leaves + self.log.borrow().leaves();
         let all = self.shape.units / MAPPED + 1;
-        let leaves = all.min(lines);
+        let leaves = all.min(lines + self.lost_leaves.borrow().len() as u64);
         let map = leaves + leaves.min(all.div_ceil(FAN)) + u64::from(self.nodes.height(&Stem::Map));
         let logged = (lines / LINES as u64 + 2).min(space_log::ring(&self.shape));
         let answers: usize = unfolded.answers.iter().map(|answer| answer.len() + 2).sum();
