@@ -39,7 +39,7 @@ use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, Root, Tree, WIDTH, capacity, reach};
 use crate::format::superblock::TREES;
 use crate::format::{FAN, UNIT, sum};
-use crate::held_trees::HeldTrees;
+use crate::held_trees::{HeldTrees, are_of_one_tree};
 use crate::node::tree_of;
 pub(crate) use crate::node::{Node, Parent, Stem};
 use crate::numbers::Occupied;
@@ -316,12 +316,13 @@ impl Nodes {
             return Err(FsError::Corrupt);
         }
         loop {
-            if let Some(node) = self.held.get(at) {
-                if node.pointer() == pointer {
-                    return Ok(Some(node));
-                }
-                self.held.remove(at); // of a snapshot that is gone
+            let same = self.held.get(at).filter(|node| node.pointer() == pointer);
+            if let Some(node) = &same
+                && are_of_one_tree(&node.parent.borrow(), &parent)
+            {
+                return Ok(same);
             }
+            self.held.remove(at); // of a snapshot that is gone, or of another that shares it
             let Some(_loading) = self.held.begin(at) else {
                 self.held.wait().await;
                 continue;
@@ -329,7 +330,10 @@ impl Nodes {
             let (room, twin) = (self.held.unfilled(UNIT), self.twin_of(&parent, index));
             // The address may have a new owner by the time it has been read.
             let may_mend = || self.held_trees.have(&parent);
-            let bytes = self.read_block(room, (pointer, twin), &may_mend).await?;
+            let bytes = match same {
+                Some(node) => Buffer::copied(&node.bytes.borrow()),
+                None => self.read_block(room, (pointer, twin), &may_mend).await?,
+            };
             let place = self.check(stem, (level, index), &bytes, pointer)?;
             let node = Rc::new(Node { is_held: true, ..Node::new(place, parent, bytes, pointer) });
             node.twin.set(twin);

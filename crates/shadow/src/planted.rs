@@ -149,6 +149,8 @@ planted::bugs! {
     LeftOrphans,
     /// Going back misses a file that lost its name in the first two updates in which one may have.
     LateOrphans,
+    /// A block that snapshots share is not mended once the one that read it first is deleted.
+    FirstReaders,
     /// A block of a deleted snapshot is mended, though its place may have other data.
     LateMends,
     /// Going back is refused because of rot in the tree that is to go.

@@ -246,6 +246,44 @@ pub(crate) fn what_a_snapshot_had_is_mended_no_more() -> Result<(), String> {
     findings(&now)
 }
 
+/// Two snapshots share a file. The one that read its inode first is deleted: the other still has
+/// its blocks mended.
+pub(crate) fn what_another_snapshot_has_is_mended() -> Result<(), String> {
+    let executor = Executor::new(1);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 3 << 20)));
+    let other = Disk::new(&executor, disk.contents());
+    let mirror = Mirror::of([disk, other]);
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &mirror).await?;
+        written(&volume, 0, BLOCKS).await?;
+        let file = volume.lookup(volume.files.root(), "f0").await.expect("it is there");
+        let image = mirror.disks[0].contents();
+        let place = (Kind::Pointers, file.ino.0, 1, 0);
+        let shared = *versions(&image, place, |_| true).last().expect("it was written");
+        for name in ["a", "b"] {
+            pin(&volume, name).await?;
+            written(&volume, if name == "a" { 1 } else { 2 }, 1).await?;
+        }
+        volume.resize(file, 5000).await.map_err(|error| error.to_string())?;
+        for number in [1, 2] {
+            let held = file.within(SnapshotNumber(number));
+            let read = volume.files.getattr(held).await.open().await.expect("running");
+            read.into_inner().map_err(|error| error.to_string())?;
+        }
+        delete(&volume, "a", true).await?;
+        mirror.disks[0].rot(shared * UNIT + 1077, 2);
+        let read = volume.read(file.within(SnapshotNumber(2))).await;
+        let read = read.map_err(|error| format!("{error}, {} mended", mirror.mended.get()))?;
+        let right: Vec<u8> = (0..BLOCKS).flat_map(|block| content(0, block)).collect();
+        if read == right && mirror.mended.get() > 0 { Ok(()) } else { Err("others".to_owned()) }
+    })
+}
+
+#[test]
+fn a_reader_of_another_snapshot_mends() {
+    assert_eq!(what_another_snapshot_has_is_mended(), Ok(()));
+}
+
 #[test]
 fn a_reader_of_a_deleted_snapshot_mends_nothing() {
     assert_eq!(what_a_snapshot_had_is_mended_no_more(), Ok(()));
