@@ -335,7 +335,6 @@ impl<'a> Look<'a> {
         }
         match unfolded.and_then(|unfolded| read.map(|()| unfolded)) {
             Ok(unfolded) => Ok(Some((told, unfolded))),
-            Err(OpenError::Io(error)) => Err(OpenError::Io(error)),
             Err(error) => {
                 let expected = "records and a map that can be read";
                 self.wrong(Law::Map, None, error.to_string(), expected);

@@ -39,12 +39,12 @@ pub(crate) fn drop_wrong<'s>(
                     has_dropped |= drop_wrong(nodes, stem, level - 1, index * FAN, FAN).await?;
                 }
                 Ok(_) => {}
-                Err(FsError::Corrupt) => {
+                Err(FsError::Io) if !stem.is_replaceable() => return Err(FsError::Io),
+                Err(_) => {
                     nodes.drop_child(&parent, index);
                     nodes.mark_parent(&parent);
                     has_dropped = true;
                 }
-                Err(error) => return Err(error),
             }
         }
         Ok(has_dropped)

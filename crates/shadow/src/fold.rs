@@ -238,7 +238,7 @@ impl Commits {
         for (block, lines) in written {
             let place = block % space_log::ring(&self.shape);
             match self.nodes.make_anew(Stem::Log, place, &[], made).await {
-                Err(FsError::Corrupt) => return Err(Unfoldable::LostLog),
+                Err(error) if self.may_replace(error) => return Err(Unfoldable::LostLog),
                 anew => log.push((anew?, lines)),
             }
         }
@@ -253,7 +253,9 @@ impl Commits {
             if end + 2 + length > UNIT {
                 let place = next % ring;
                 let parent = self.nodes.parent(&Stem::Answers, 0, place).await;
-                if matches!(parent, Err(FsError::Corrupt)) {
+                // Replies are forgotten for an error that may pass only if it does not.
+                let has_failed = self.unfoldable.get() > 0 && Stem::Answers.is_replaceable();
+                if parent.is_err_and(|error| error == FsError::Corrupt || has_failed) {
                     self.forget_answers(place).await?;
                 }
                 let anew = self.nodes.make_anew(Stem::Answers, place, &blocks, made);
@@ -280,8 +282,9 @@ impl Commits {
             for &leaf in some {
                 match self.nodes.make(&Stem::Map, 0, leaf, made).await {
                     Ok(node) => map.push((leaf, node)),
-                    Err(FsError::Corrupt) if self.is_lost(leaf) => lost.push(leaf),
-                    Err(FsError::Corrupt) if !is_planted(Bug::KeptLeaves) => {
+                    Err(error) if !self.may_replace(error) => return Err(error.into()),
+                    Err(_) if self.is_lost(leaf) => lost.push(leaf),
+                    Err(_) if !is_planted(Bug::KeptLeaves) => {
                         return Err(Unfoldable::LostLeaves(self.lost_with(leaf).await?));
                     }
                     Err(error) => return Err(error.into()),
@@ -292,12 +295,17 @@ impl Commits {
         Ok((map, anew))
     }
 
+    /// Whether a block of the map or its log that cannot be read is replaced: memory has it.
+    fn may_replace(&self, error: FsError) -> bool {
+        error == FsError::Corrupt || error == FsError::Io && Stem::Map.is_replaceable()
+    }
+
     fn is_lost(&self, leaf: u64) -> bool {
         self.lost_leaves.borrow().contains(&leaf)
     }
 
-    /// The last block of the ring of replies, if it can be read. Otherwise its replies are
-    /// forgotten, and the next ones go to the block behind it.
+    /// The last block of the ring of replies, if it can be read. Otherwise the next replies go to
+    /// the block behind it, and those in a rotten one are forgotten.
     async fn last_answers(
         &self,
         place: u64,
@@ -308,6 +316,7 @@ impl Commits {
                 self.forget_answers(place).await?;
                 Ok(None)
             }
+            Err(FsError::Io) if Stem::Answers.is_replaceable() => Ok(None),
             made => made.map(Some),
         }
     }
@@ -318,9 +327,13 @@ impl Commits {
         if !matches!(self.nodes.get(&Stem::Answers, 0, place).await, Ok(None)) {
             self.nodes.renew(&Stem::Answers, place).await?;
         }
+        self.count_forgotten();
+        Ok(())
+    }
+
+    pub(crate) fn count_forgotten(&self) {
         let renewed = self.renewed.get();
         self.renewed.set(Renewed { answer_blocks: renewed.answer_blocks + 1, ..renewed });
-        Ok(())
     }
 
     /// Reads the blocks of lists that get new runs. A deletion may free such a block while another

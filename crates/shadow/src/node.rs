@@ -9,6 +9,7 @@ use crate::format::head::{Head, Kind, Place, first_twin, set_first_twin};
 use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, Tree};
 use crate::format::{FAN, FIRST, ROOT, view, view_mut};
+use crate::planted::{Bug, is_planted};
 
 /// Where the root of a tree is.
 #[derive(Clone)]
@@ -83,6 +84,12 @@ impl Stem {
             }),
             _ => false,
         }
+    }
+
+    /// Whether an unreadable block of its tree is replaced, even if it may be read again: memory or
+    /// the trees have the contents of the map and its log, and a reply is worth no stop.
+    pub(crate) fn is_replaceable(&self) -> bool {
+        matches!(self, Self::Map | Self::Log | Self::Answers) && !is_planted(Bug::AwaitedBooks)
     }
 
     /// Whether its tree belongs to a snapshot.

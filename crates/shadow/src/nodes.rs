@@ -566,13 +566,13 @@ impl Nodes {
             let at = index / FAN.pow(level.into());
             let node = match self.get(stem, level, at).await {
                 Ok(Some(node)) => node,
-                Ok(None) | Err(FsError::Corrupt) => {
+                Err(FsError::Io) if !stem.is_replaceable() => return Err(FsError::Io),
+                Ok(None) | Err(_) => {
                     let anew = self.instead(stem.clone(), (level, at), above.take()).await;
                     let node = self.begin_anew(&anew);
                     self.mark(&node);
                     node
                 }
-                Err(error) => return Err(error),
             };
             above = Some(Parent::Node(node));
         }
@@ -594,8 +594,8 @@ impl Nodes {
             let at = leaf / FAN.pow(level.into());
             match self.get(stem, level, at).await {
                 Ok(Some(node)) => above = Some(Parent::Node(node)),
-                Ok(None) | Err(FsError::Corrupt) => all.push((level, at, above.take())),
-                Err(error) => return Err(error),
+                Err(FsError::Io) if !stem.is_replaceable() => return Err(FsError::Io),
+                Ok(None) | Err(_) => all.push((level, at, above.take())),
             }
         }
         Ok(all)

@@ -168,6 +168,8 @@ planted::bugs! {
     BlockedLists,
     /// A fold fails forever if a block of the map has rotted.
     KeptLeaves,
+    /// A block of the books that the disk does not read is awaited.
+    AwaitedBooks,
     /// A rewritten block of the map includes units that planned Updates have taken.
     RecordedPlans,
     /// A snapshot that needs a fold waits for one even if there is no room below.

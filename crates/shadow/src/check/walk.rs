@@ -418,7 +418,7 @@ impl Look<'_> {
             Ok(Some(node)) => return Some(node),
             Ok(None) => String::new(),
             Err(error) => {
-                self.has_unread |= error == FsError::Io;
+                self.has_unread |= error == FsError::Io && !stem.is_replaceable();
                 format!(": {error}")
             }
         };

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use block::Verb;
 use enginekit::Volume;
 use enginekit::snapshots::{delete, end_deletion, pin};
 use shadow::format::head::Kind;
-use shadow::{Law, OpenOptions, Renewed, Shadow, open};
-use sim::{Disk, Executor, Image};
+use shadow::{Law, OpenOptions, Renewed, Shadow, open, repair};
+use sim::{Disk, Effect, Executor, Fault, Image};
 use vfs::{
     CallKey, Credentials, FileSystem, FsError, Requester, SetAttributes, SnapshotNumber, Stability,
 };
@@ -46,7 +47,7 @@ async fn calls(volume: &Volume<Shadow>, calls: std::ops::Range<u16>) -> Result<(
 }
 
 /// A stopped volume with a snapshot, files and replies, some of which are still in records.
-fn used() -> Image {
+pub(crate) fn used() -> Image {
     used_on(&Setting::of(4, 64, 8 << 20))
 }
 
@@ -76,7 +77,7 @@ const LINES: [Kind; 2] = [Kind::Snapshots, Kind::Lists];
 const BOOKS: [Kind; 4] = [Kind::Map, Kind::Log, Kind::Record, Kind::Answers];
 
 /// Units with blocks of some kinds, or pointers to them, whose rot a check reports.
-fn needed(image: &Image, kinds: &[Kind], owners: &[u64]) -> Vec<u64> {
+pub(crate) fn needed(image: &Image, kinds: &[Kind], owners: &[u64]) -> Vec<u64> {
     let is_it = |unit: &u64| {
         let bytes = unit_of(image, *unit);
         let of_pointers = bytes[6] == Kind::Pointers as u8;
@@ -87,7 +88,7 @@ fn needed(image: &Image, kinds: &[Kind], owners: &[u64]) -> Vec<u64> {
     (32..image.size() / UNIT - 2).filter(is_it).collect()
 }
 
-fn rotten(image: &Image, units: &[u64]) -> Image {
+pub(crate) fn rotten(image: &Image, units: &[u64]) -> Image {
     let mut image = image.clone();
     for unit in units {
         let at = unit * UNIT + 1077;
@@ -189,6 +190,65 @@ pub(crate) fn what_is_to_be_freed_stays_held() -> Result<(), String> {
 #[test]
 fn what_a_deletion_has_still_to_free_stays_held() {
     assert_eq!(what_is_to_be_freed_stays_held(), Ok(()));
+}
+
+/// The disk does not read a block of the books, at rest or under the server: the volume opens with
+/// its old contents, continues, and can be repaired. The replies are there when it is read again.
+pub(crate) fn books_may_be_unread() -> Result<(), String> {
+    let image = used();
+    let right = all(&image)?;
+    let is_other = |unit: &u64| unit_of(&image, *unit)[6] != Kind::Record as u8;
+    for unit in needed(&image, &BOOKS, &[1, 3, 7]).into_iter().filter(is_other) {
+        let (kind, place) = (unit_of(&image, unit)[6], unit_of(&image, unit)[8]);
+        let is_told = |error: String| format!("unit {unit} of {kind}, {place}: {error}");
+        let fault = || {
+            let at = unit * UNIT;
+            Fault::on(Verb::Read, Effect::Eio).within(at..at + 1).forever()
+        };
+        for repairs in [false, true] {
+            let is_told = |error: String| is_told(format!("repairs: {repairs}, {error}"));
+            let executor = Executor::new(3);
+            let disk = Disk::new(&executor, image.clone());
+            disk.inject(fault());
+            executor
+                .block_on(async {
+                    if repairs {
+                        let repaired = repair(disk.clone(), executor.runtime()).await;
+                        return repaired.map_err(|error| error.to_string());
+                    }
+                    let volume = opened(executor.runtime(), &disk).await?;
+                    use_up(&volume).await?;
+                    volume.files.shutdown().await.map_err(told)
+                })
+                .map_err(is_told)?;
+            disk.heal();
+            let after = repaired(&disk.contents()).map_err(is_told)?.0;
+            findings(&after).map_err(is_told)?;
+            if repairs && all(&after)? != right {
+                return Err(is_told("another content".to_owned()));
+            }
+        }
+    }
+    for kinds in [&[Kind::Map][..], &[Kind::Log], &[Kind::Answers]] {
+        let executor = Executor::new(3);
+        let disk = Disk::new(&executor, image.clone());
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            for unit in needed(&image, kinds, &[1, 3, 7]) {
+                let at = unit * UNIT;
+                disk.inject(Fault::on(Verb::Read, Effect::Eio).within(at..at + 1).forever());
+            }
+            calls(&volume, 200..800).await?;
+            volume.files.shutdown().await.map_err(told)
+        })?;
+        findings(&disk.contents()).map_err(|error| format!("{kinds:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn books_that_are_not_read_end_no_volume() {
+    assert_eq!(books_may_be_unread(), Ok(()));
 }
 
 /// The whole map, its log and the ring of replies rot under the server.
