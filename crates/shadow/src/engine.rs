@@ -41,7 +41,7 @@ const SPARE: u64 = 1024;
 pub(crate) const LAST_INO: u64 = u32::MAX as u64;
 
 /// Units of an update that changes nothing: its record.
-const SUCCESSOR: u64 = 1;
+pub(crate) const SUCCESSOR: u64 = 1;
 
 /// See the crate's prose.
 pub struct Shadow {

@@ -24,9 +24,10 @@
 //!   old one is lost; `homeless`: names for files that have lost theirs; `dropped`: removing
 //!   pointers that lead to other blocks than they say.
 //! * `copies`: blocks with two copies; `mend`: other versions of a block; `held_trees`: whether a
-//!   snapshot still holds a block; `bits`: finding a flipped bit. [`mod@scrub`], `scrub_names`,
-//!   `twins`: reading every block, naming damaged files, and mending; `seen`: a bitmap of visited
-//!   blocks; `scrubbing`, `callers`: how a scrub gives way. `status`: statistics of an open volume.
+//!   snapshot still holds a block; `bits`: finding a flipped bit. [`mod@scrub`], `scrub_again`,
+//!   `scrub_names`, `twins`: reading every block, trying again, naming damaged files, and mending;
+//!   `seen`: a bitmap of visited blocks; `scrubbing`, `callers`: how a scrub gives way. `status`:
+//!   statistics of an open volume.
 //! * `compact`: emptying zones; `zones`, `emptying`: choosing them; `owners`: the owners of their
 //!   blocks; `pace`, `compaction`: its throttle and its progress.
 //!
@@ -82,6 +83,7 @@ mod rollback;
 mod room;
 mod runs;
 pub mod scrub;
+mod scrub_again;
 mod scrub_names;
 mod scrubbing;
 mod seen;

@@ -18,7 +18,7 @@ use block::scratch::ScratchDevice;
 use cache::{Budget, DataPath};
 use futures::future::{join, try_join};
 use runtime::Runtime;
-use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
+use vfs::{FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
 
 use crate::anchors::find_anchor;
@@ -94,8 +94,7 @@ pub async fn open(
     let (device, placement) = followed(device, &runtime, options.read_only);
     let callers = Rc::new(Callers::new(device));
     let device: Rc<dyn BlockDevice> = callers.clone();
-    let is_at_rest = highest == anchor.rest; // then all of it is durable
-    if !is_at_rest && !is_planted(Bug::UnwrittenBelief) {
+    if highest != anchor.rest && !is_planted(Bug::UnwrittenBelief) {
         believe(&*device, (&superblock, at), &mended, &anchor.secret).await?;
     }
     let block_size = shape.block * UNIT as u64;
@@ -225,23 +224,14 @@ fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {
     }
 }
 
-/// The snapshots, and the lists of the blocks that they hold.
+/// The snapshots, and the lists of the blocks that they hold, without the lists in lost blocks of
+/// lines, and the numbers of these blocks: their loss costs only the space of the blocks on those
+/// lists, until a repair. A snapshot whose line is lost would be lost itself: an opening never gives
+/// one up.
 ///
 /// # Errors
 /// [`OpenError`] if a block cannot be read, or makes no sense.
-pub(crate) async fn read_pins(
-    nodes: &Nodes,
-    superblock: &Superblock,
-    units: u64,
-) -> Result<Pins, OpenError> {
-    let (pins, lost) = read_pins_left(nodes, superblock, units).await?;
-    if lost.is_empty() { Ok(pins) } else { Err(OpenError::Failed(FsError::Corrupt)) }
-}
-
-/// The same without the lists in lost blocks of lines, and the numbers of these blocks: their loss
-/// costs only the space of the blocks on those lists, until a repair. A snapshot whose line is lost
-/// would be lost itself: an opening never gives one up.
-async fn read_pins_left(
+pub(crate) async fn read_pins_left(
     nodes: &Nodes,
     superblock: &Superblock,
     units: u64,

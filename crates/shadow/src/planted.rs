@@ -90,6 +90,10 @@ planted::bugs! {
     OverwrittenRepairs,
     /// A repair writes copies before the superblock that says where there is room is durable.
     EarlyCopies,
+    /// A scrub passes over everything below a block that it could not read on its walk.
+    SkippedSubtrees,
+    /// A scrub leaves a rotten block of the map or the records where it is.
+    ScrubbedBooks,
     /// A scrub reports a block as mended before that is durable.
     EarlyMending,
     /// A scrub reads blocks that are being written.

@@ -82,8 +82,7 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     drop_all_wrong(&nodes).await?;
     clear_senseless(&nodes).await;
     // Copies go where the trees of that superblock have no blocks, though earlier ones may.
-    let is_at_rest = highest == anchor.rest; // then all of it is durable
-    if !is_at_rest && !is_planted(Bug::EarlyCopies) {
+    if highest != anchor.rest && !is_planted(Bug::EarlyCopies) {
         believe(&*device, (&found, at), &mended, &anchor.secret).await?;
     }
     part(&nodes, &space, strays, next).await?;

@@ -27,7 +27,7 @@
 //! Not asserted: 1 and 2, which scrubs beside clients test; 4, which cuts after scrubs test.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ use crate::format::{CHUNKS, FAN, INODES, UNIT, record, sum};
 use crate::inode::is_still;
 use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
-use crate::open::read_pins;
+use crate::open::read_pins_left;
 use crate::planted::{Bug, is_planted};
 use crate::scrubbing::GiveWay;
 use crate::seen::Seen;
@@ -76,21 +76,21 @@ const STEPS: u64 = 256;
 /// Losses that are reported one by one.
 const TOLD: usize = 100_000;
 /// Owner of records: no tree has this number.
-const RECORDS: u64 = u64::MAX;
+pub(crate) const RECORDS: u64 = u64::MAX;
 
 /// A block to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Block {
+pub(crate) struct Block {
     /// First byte and length of the block.
-    at: u64,
-    length: u64,
+    pub(crate) at: u64,
+    pub(crate) length: u64,
     /// Birth and checksum in its pointer.
-    birth: u64,
-    sum: u64,
+    pub(crate) birth: u64,
+    pub(crate) sum: u64,
     /// Its place: the owner of its tree, its level and its index.
-    owner: u64,
-    level: u8,
-    index: u64,
+    pub(crate) owner: u64,
+    pub(crate) level: u8,
+    pub(crate) index: u64,
 }
 
 /// Whether a block may have another copy.
@@ -115,7 +115,7 @@ pub(crate) struct Scrub<'a> {
     pub(crate) nodes: &'a Nodes,
     /// The inodes that it walks through: those of the live tree, or of a snapshot.
     pub(crate) inodes: Stem,
-    held: Option<Told>,
+    pub(crate) held: Option<Told>,
     /// Blocks with this birth or an earlier one were read with another snapshot.
     since: u64,
     /// Blocks with this birth or an earlier one may be held by snapshots;
@@ -123,7 +123,7 @@ pub(crate) struct Scrub<'a> {
     /// those of them that were read with the live tree.
     seen: Seen,
     /// None if the volume is not open.
-    volume: Option<&'a Shadow>,
+    pub(crate) volume: Option<&'a Shadow>,
     /// Its throttle, if there may be foreground I/O.
     way: Option<GiveWay<'a>>,
     ends: &'a Cell<bool>,
@@ -141,8 +141,14 @@ pub(crate) struct Scrub<'a> {
     counted: u64,
     /// Changes that rewrite blocks that have rotted on the disk.
     again: Vec<Sequence>,
+    /// Rotten blocks of the books that the next fold replaces, and the change that goes with it.
+    pub(crate) renewed: Vec<Block>,
+    pub(crate) last_renewal: Option<Sequence>,
+    /// Blocks that could not be read on the walk, by owner, level and index, and lost ones.
+    pub(crate) unwalked: BTreeSet<(u64, u8, u64)>,
+    pub(crate) reported: BTreeSet<(u64, u8, u64)>,
     scrubbed: Scrubbed,
-    damage: Vec<Damage>,
+    pub(crate) damage: Vec<Damage>,
     watch: Watch<'a>,
 }
 
@@ -188,6 +194,10 @@ pub async fn scrub(
         steps: 0,
         counted: 0,
         again: Vec::new(),
+        renewed: Vec::new(),
+        last_renewal: None,
+        unwalked: BTreeSet::new(),
+        reported: BTreeSet::new(),
         scrubbed: Scrubbed {
             total_bytes: used * UNIT as u64,
             mended: mended.len() as u64,
@@ -201,7 +211,8 @@ pub async fn scrub(
         scrub.scrubbed.mended += mended.map_err(OpenError::Io)?;
     }
     scrub.records(superblock.record, &anchor.secret).await;
-    let pins = read_pins(&nodes, &superblock, shape.units).await?;
+    // A lost block of the lines of lists is reported like any other.
+    let (pins, _) = read_pins_left(&nodes, &superblock, shape.units).await?;
     Ok(scrub.all(pins.holding()).await)
 }
 
@@ -241,6 +252,10 @@ impl Shadow {
             steps: 0,
             counted: self.nodes.mended(),
             again: Vec::new(),
+            renewed: Vec::new(),
+            last_renewal: None,
+            unwalked: BTreeSet::new(),
+            reported: BTreeSet::new(),
             scrubbed: Scrubbed { total_bytes: used * UNIT as u64, ..Scrubbed::default() },
             damage: Vec::new(),
             watch,
@@ -276,6 +291,7 @@ impl<'a> Scrub<'a> {
             self.tree(&stem, None).await?;
         }
         self.read_batch().await?;
+        self.walk_again().await?;
         let (begun, mut last) = (self.begun, 0);
         let mut those: Vec<Told> =
             holding.into_iter().filter(|told| told.update <= begun).collect();
@@ -302,6 +318,7 @@ impl<'a> Scrub<'a> {
         self.held = Some(told);
         self.tree(&self.inodes.clone(), None).await?;
         self.read_batch().await?;
+        self.walk_again().await?;
         // A snapshot that went meanwhile may have shared blocks that were not read.
         if self.is_held_still() {
             self.since = update;
@@ -372,7 +389,7 @@ impl<'a> Scrub<'a> {
     }
 
     /// Collects blocks of a level, and all below them.
-    fn below<'s>(
+    pub(crate) fn below<'s>(
         &'s mut self,
         stem: &'s Stem,
         file: Option<&'s Facts>,
@@ -398,7 +415,8 @@ impl<'a> Scrub<'a> {
                 }
                 let parent = self.work(self.nodes.parent(stem, level, index)).await;
                 let Ok(Some(parent)) = parent else {
-                    continue; // reported with the block that leads here
+                    self.note_unwalked(parent.is_err(), (stem.owner(), level + 1, index / FAN));
+                    continue;
                 };
                 if !is_still(stem, file) {
                     return Ok(());
@@ -430,10 +448,13 @@ impl<'a> Scrub<'a> {
     }
 
     /// Collects the blocks of the files whose inodes are in a block.
-    async fn files(&mut self, block: u64) -> Result<(), ScrubError> {
+    pub(crate) async fn files(&mut self, block: u64) -> Result<(), ScrubError> {
         for slot in 0..INODES {
             let home = self.work(self.nodes.get(&self.inodes, 0, block)).await;
-            let Ok(Some(home)) = home else { return Ok(()) };
+            let Ok(Some(home)) = home else {
+                self.note_unwalked(home.is_err(), (0, 0, block));
+                return Ok(());
+            };
             let facts = home.inode(slot, Record::facts);
             let Some(facts) = facts.filter(|facts| !facts.is_inline()) else { continue };
             let stem = Stem::File(block * INODES + slot, home, slot);
@@ -517,7 +538,7 @@ impl<'a> Scrub<'a> {
     }
 
     /// Reads the collected blocks, in the order of their addresses.
-    async fn read_batch(&mut self) -> Result<(), ScrubError> {
+    pub(crate) async fn read_batch(&mut self) -> Result<(), ScrubError> {
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_unstable();
         let mut rest = &batch[..];
@@ -594,10 +615,13 @@ impl<'a> Scrub<'a> {
             self.scrubbed.mended += 1;
             return None;
         }
+        if self.renews(block) {
+            self.seen.remove(block.at / unit);
+            return None;
+        }
         // Invariant 2.
         if !looks_again || self.is_there(block).await {
-            let damage = self.damage_of(block);
-            self.damage.push(damage);
+            self.note_loss(block);
         } else {
             self.seen.remove(block.at / unit);
         }
@@ -620,12 +644,27 @@ impl<'a> Scrub<'a> {
 
     /// Waits until rewritten blocks are durable: then they count as mended.
     async fn come_to_rest(&mut self) -> Result<(), ScrubError> {
-        let last = self.again.last().filter(|_| !is_planted(Bug::EarlyMending)).copied();
+        let last = self.again.last().max(self.last_renewal.as_ref());
+        let last = last.filter(|_| !is_planted(Bug::EarlyMending)).copied();
         if let Some(last) = last {
             self.until(|commits| commits.horizon.through() >= last).await?;
         }
         self.scrubbed.mended += self.again.drain(..).len() as u64; // invariant 4
+        for block in std::mem::take(&mut self.renewed) {
+            if self.is_there(&block).await {
+                self.note_loss(&block); // a fold has failed
+            } else {
+                self.scrubbed.mended += 1;
+            }
+        }
         Ok(())
+    }
+
+    /// Notes a lost block, for the report.
+    fn note_loss(&mut self, block: &Block) {
+        self.reported.insert((block.owner, block.level, block.index));
+        let damage = self.damage_of(block);
+        self.damage.push(damage);
     }
 
     /// Whether a pointer still leads to a collected block. There is no await between the check and
@@ -657,7 +696,7 @@ impl<'a> Scrub<'a> {
     }
 
     /// Pointers to a block and its other copy; null for none.
-    async fn pointers_to(&self, block: &Block) -> Result<[Pointer; 2], FsError> {
+    pub(crate) async fn pointers_to(&self, block: &Block) -> Result<[Pointer; 2], FsError> {
         let none = [Pointer::NULL; 2];
         let Some(stem) = self.stem_of(block.owner).await? else { return Ok(none) };
         let parent = self.nodes.parent(&stem, block.level, block.index).await?;
@@ -682,7 +721,7 @@ impl<'a> Scrub<'a> {
     }
 
     /// The stem of a tree; none if it is that of a file whose block of inodes is missing.
-    async fn stem_of(&self, owner: u64) -> Result<Option<Stem>, FsError> {
+    pub(crate) async fn stem_of(&self, owner: u64) -> Result<Option<Stem>, FsError> {
         match (owner, Stem::of_superblock(owner)) {
             (0, _) => Ok(Some(self.inodes.clone())),
             (_, Some(stem)) => Ok(Some(stem)),
@@ -694,7 +733,7 @@ impl<'a> Scrub<'a> {
     }
 
     /// The files damaged by the loss of a block, and where.
-    fn damage_of(&self, block: &Block) -> Damage {
+    pub(crate) fn damage_of(&self, block: &Block) -> Damage {
         let leaf = block.index * reach(block.level);
         let (first, last, offset) = match block.owner {
             0 => (leaf * INODES, (leaf + reach(block.level)) * INODES - 1, 0),
@@ -714,7 +753,7 @@ impl<'a> Scrub<'a> {
 
     /// Reports the losses since the last call, with the names of files. If the scrub ends
     /// meanwhile, they are reported without names.
-    async fn name_damage(&mut self) -> Result<(), ScrubError> {
+    pub(crate) async fn name_damage(&mut self) -> Result<(), ScrubError> {
         let mut damage = std::mem::take(&mut self.damage);
         if damage.is_empty() {
             return Ok(());

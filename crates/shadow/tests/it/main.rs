@@ -1,5 +1,6 @@
 //! Tests of the engine on simulated disks.
 
+mod again;
 mod anchors;
 mod answers;
 mod bench;

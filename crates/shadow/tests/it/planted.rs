@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use enginekit::snapshots::snapshots_hold;
 use shadow::planted::{Bug, plant};
 
+use crate::again::{a_scrub_renews_books, nothing_is_passed_over};
 use crate::anchors::a_turn_may_rot;
 use crate::answers::answers_survive;
 use crate::bench::Setting;
 use crate::books::{
-    books_may_rot_in_use, nothing_behind_damage_is_free, the_ring_may_get_holes,
-    what_is_to_be_freed_stays_held,
+    books_may_be_unread, books_may_rot_in_use, nothing_behind_damage_is_free,
+    the_ring_may_get_holes, what_is_to_be_freed_stays_held,
 };
 use crate::compaction::{callers_write_meanwhile, snapshots_stay};
 use crate::copies::{a_copy_may_rot_at_rest, a_read_mends, snapshots_hold_both};
@@ -26,6 +27,7 @@ use crate::flipped::{
 };
 use crate::frees::going_back_frees_what_has_no_name;
 use crate::homeless::names_are_given;
+use crate::hostile::wrong_frees_are_left_out;
 use crate::kit::first_wrong;
 use crate::loads::{trees_grow_while_they_are_read, what_is_on_its_way_stays_here};
 use crate::lost::{anchors_of_another_are_passed_over, zones_stay_until_two_are_newer};
@@ -43,11 +45,14 @@ use crate::scrub::{
     what_is_being_written_is_not_judged,
 };
 use crate::snapshots::{many_files_go_while_a_snapshot_has_them, they_come_and_go};
-use crate::stale::what_a_snapshot_had_is_mended_no_more;
+use crate::stale::{what_a_snapshot_had_is_mended_no_more, what_another_snapshot_has_is_mended};
 use crate::steps::steps_are_gone_on_with;
 use crate::strays::copies_spare_what_may_come_back;
 use crate::turns::appends_follow_the_turns;
-use crate::unmade::{lists_grow_after_one_has_rotted, snapshots_wait_for_no_room_below};
+use crate::unmade::{
+    lists_grow_after_one_has_rotted, lists_grow_without_a_block_of_pointers,
+    snapshots_wait_for_no_room_below,
+};
 use crate::unread::what_others_share_is_held_once;
 
 type Scenario = fn() -> Result<(), String>;
@@ -99,22 +104,9 @@ fn that_finds(bug: Bug) -> Scenario {
         Bug::LoneAnchors => an_anchor_may_rot_after_a_return,
         Bug::NewestAnchor => anchors_of_another_are_passed_over,
         Bug::LeftAnchors => a_turn_may_rot,
-        Bug::KeptLeaves | Bug::RecordedPlans | Bug::LostLines => books_may_rot_in_use,
-        Bug::StuckChains => rotten_files_go,
-        Bug::BlockedLists => one_list_is_in_no_others_way,
-        Bug::LateLosses => rotten_files_become_shorter,
         Bug::LeftOrphans | Bug::LateOrphans => going_back_frees_what_has_no_name,
-        Bug::LateMends => what_a_snapshot_had_is_mended_no_more,
-        Bug::RefusedRollBacks => rotten_trees_are_discarded,
-        Bug::UnmendedSuperblocks => superblocks_are_mended,
-        Bug::UnmendedRuns => what_is_listed_is_mended,
         Bug::UnfollowedUpdates => quiet_updates_stay,
-        Bug::RefusedHoles => the_ring_may_get_holes,
-        Bug::DoubtedRest => what_was_stopped_is_not_doubted,
-        Bug::ForgottenLoose => what_is_to_be_freed_stays_held,
-        Bug::FreeBehindDamage => nothing_behind_damage_is_free,
         Bug::ForgottenPlaces | Bug::LastPlaceFree => places_are_handed_out_again,
-        Bug::ReusedPlaces => lists_grow_after_one_has_rotted,
         Bug::EndlessFolds => snapshots_wait_for_no_room_below,
         Bug::OneTwice => zones_stay_until_two_are_newer,
         Bug::FailedByRefusals => refusals_pass,
@@ -140,6 +132,32 @@ fn that_finds(bug: Bug) -> Scenario {
             fill_again_and_again();
             Ok(())
         },
+        _ => that_finds_with_damage(bug),
+    }
+}
+
+/// The same for bugs that show when blocks of the disk are damaged.
+fn that_finds_with_damage(bug: Bug) -> Scenario {
+    match bug {
+        Bug::KeptLeaves | Bug::RecordedPlans | Bug::LostLines => books_may_rot_in_use,
+        Bug::StuckChains => rotten_files_go,
+        Bug::BlockedLists => one_list_is_in_no_others_way,
+        Bug::LateLosses => rotten_files_become_shorter,
+        Bug::RefusedRollBacks => rotten_trees_are_discarded,
+        Bug::UnmendedSuperblocks => superblocks_are_mended,
+        Bug::UnmendedRuns => what_is_listed_is_mended,
+        Bug::SkippedSubtrees => nothing_is_passed_over,
+        Bug::ScrubbedBooks => a_scrub_renews_books,
+        Bug::AwaitedBooks => books_may_be_unread,
+        Bug::FirstReaders => what_another_snapshot_has_is_mended,
+        Bug::WrongFrees => wrong_frees_are_left_out,
+        Bug::RefusedHoles => the_ring_may_get_holes,
+        Bug::DoubtedRest => what_was_stopped_is_not_doubted,
+        Bug::ForgottenLoose => what_is_to_be_freed_stays_held,
+        Bug::FreeBehindDamage => nothing_behind_damage_is_free,
+        Bug::UnpassedPlaces => lists_grow_without_a_block_of_pointers,
+        Bug::ReusedPlaces => lists_grow_after_one_has_rotted,
+        Bug::LateMends => what_a_snapshot_had_is_mended_no_more,
         _ => tree,
     }
 }
