@@ -169,10 +169,9 @@ impl Shadow {
     pub(crate) fn follow(&self) {
         let last = self.commits.number() - 1;
         let is_quiet = !self.commits.is_busy() && !self.commits.has_staged();
-        if last > self.followed.get() && is_quiet && !is_planted(Bug::UnfollowedUpdates) {
-            if self.write_again([], SUCCESSOR).is_some() {
-                self.followed.set(last + 1);
-            }
+        let is_due = last > self.followed.get() && is_quiet && !is_planted(Bug::UnfollowedUpdates);
+        if is_due && self.write_again([], SUCCESSOR).is_some() {
+            self.followed.set(last + 1);
         }
     }
 

@@ -226,8 +226,8 @@ fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {
 
 /// The snapshots, and the lists of the blocks that they hold, without the lists in lost blocks of
 /// lines, and the numbers of these blocks: their loss costs only the space of the blocks on those
-/// lists, until a repair. A snapshot whose line is lost would be lost itself: an opening never gives
-/// one up.
+/// lists, until a repair. A snapshot whose line is lost would be lost itself: an opening never
+/// gives one up.
 ///
 /// # Errors
 /// [`OpenError`] if a block cannot be read, or makes no sense.

@@ -1,5 +1,5 @@
-//! Second tries of a scrub: below blocks that could not be read on its walk, and for rotten blocks of
-//! the map and of records, whose contents memory has.
+//! Second tries of a scrub: below blocks that could not be read on its walk, and for rotten blocks
+//! of the map and of records, whose contents memory has.
 
 use vfs::FsError;
 

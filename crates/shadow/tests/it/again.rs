@@ -1,5 +1,5 @@
-//! Second tries of a scrub: blocks that the disk does not read for a while, and rotten blocks of the
-//! books.
+//! Second tries of a scrub: blocks that the disk does not read for a while, and rotten blocks of
+//! the books.
 
 use block::Verb;
 use enginekit::Volume;
@@ -41,8 +41,8 @@ pub(crate) fn nothing_is_passed_over() -> Result<(), String> {
         for times in [1, 2, 3, 4, 6, 20, 21, 22, 25, 40, 41, 42, 60, 200] {
             let executor = Executor::new(1);
             let disk = Disk::new(&executor, image.clone());
-            for _ in 0..times {
-                disk.inject(Fault::on(Verb::Read, Effect::Eio).within(at..at + 1));
+            for nth in 1..=times {
+                disk.inject(Fault::on(Verb::Read, Effect::Eio).within(at..at + 1).nth(nth));
             }
             let found = executor.block_on(scrub(disk, &mut |_| true));
             let found = found.map_err(|error| error.to_string())?;

@@ -260,10 +260,12 @@ pub(crate) fn what_another_snapshot_has_is_mended() -> Result<(), String> {
         let image = mirror.disks[0].contents();
         let place = (Kind::Pointers, file.ino.0, 1, 0);
         let shared = *versions(&image, place, |_| true).last().expect("it was written");
-        for name in ["a", "b"] {
-            pin(&volume, name).await?;
-            written(&volume, if name == "a" { 1 } else { 2 }, 1).await?;
+        for number in 1..=INODES {
+            written(&volume, number, 1).await?; // later ones have another block of inodes
         }
+        pin(&volume, "a").await?;
+        written(&volume, INODES + 1, 1).await?;
+        pin(&volume, "b").await?;
         volume.resize(file, 5000).await.map_err(|error| error.to_string())?;
         for number in [1, 2] {
             let held = file.within(SnapshotNumber(number));
