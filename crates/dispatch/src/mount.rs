@@ -9,7 +9,6 @@
 use bytes::Bytes;
 use nfs::mount::{Arguments, MntOk, Status};
 use nfs::nfs3::Handle;
-use runtime::sync::Steps;
 use vfs::{FileKind, FsError, Lost, Name, ObjectId};
 
 use crate::Reply;
@@ -64,7 +63,7 @@ async fn mnt(caller: &Caller, path: &[u8]) -> Result<MntOk, Status> {
         caller.reports.refused("mount", caller.client, &volume.name);
         Status::Access
     })?;
-    let (mut directory, mut steps) = (root.id, Steps::default());
+    let (mut directory, mut steps) = (root.id, volume.walks.begin());
     for name in names {
         let name = Name::parse(name).map_err(status)?;
         directory = step(caller, &root, directory, &name).await?;

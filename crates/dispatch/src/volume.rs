@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 
+use runtime::sync::Walks;
 use vfs::{Delayed, FileSystem, Name, ObjectId, Receipt};
 
 use crate::exports::Exports;
@@ -35,12 +36,14 @@ pub(crate) struct Served {
     delayed: Cell<Option<Delayed>>,
     /// A receipt for the changes acknowledged while it was declared delayed, if that was withdrawn.
     owed: RefCell<Option<Receipt>>,
+    /// Mounts of long paths.
+    pub(crate) walks: Walks,
 }
 
 impl Served {
     fn new(volume: Volume) -> Self {
-        let (is_lost, is_damaged, delayed, owed) = Default::default();
-        Self { volume, is_lost, is_damaged, delayed, owed }
+        let (is_lost, is_damaged, delayed, owed, walks) = Default::default();
+        Self { volume, is_lost, is_damaged, delayed, owed, walks }
     }
 
     /// Sets whether it is declared delayed, from now on.

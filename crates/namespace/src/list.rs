@@ -55,9 +55,9 @@ impl<S: Store> Namespace<S> {
         let _shared = parent.lock().shared().await;
         self.see_alive(call, &parent)?;
         let mut found = Entries::default();
-        let mut cookie = cookie;
+        let (mut cookie, mut steps) = (cookie, self.store.walks().begin());
         loop {
-            let listed = self.store.list(&parent, cookie).await;
+            let listed = self.store.list(&parent, cookie, &mut steps).await;
             self.see_held(call, &parent)?;
             let listed = listed?;
             if listed.is_empty() {

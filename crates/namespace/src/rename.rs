@@ -17,7 +17,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 
-use runtime::sync::{Permit, Steps};
+use runtime::sync::Permit;
 use vfs::{Credentials, FileKind, FsError, Ino, Name, ObjectId};
 
 use crate::access::{self, EXECUTE, WRITE};
@@ -199,7 +199,7 @@ impl<S: Store> Namespace<S> {
         passed: &mut BTreeSet<Ino>,
     ) -> Result<(), FsError> {
         let root = self.store.root();
-        let (mut here, mut steps) = (directory.clone(), Steps::default());
+        let (mut here, mut steps) = (directory.clone(), self.store.walks().begin());
         for level in 0_usize.. {
             if here.id() == node.id() {
                 break;

@@ -218,7 +218,7 @@ impl<S: Store> Namespace<S> {
         call: &mut Call<S::Node>,
         listing: &Listing<S::Node>,
         cookie: u64,
-        steps: &mut Steps,
+        steps: &mut Steps<'_>,
     ) -> Result<Option<DirectoryEntry>, FsError> {
         if cookie < DOT_COOKIE {
             return Ok(Some(listing.entry(b".", DOT_COOKIE)));
@@ -253,7 +253,7 @@ impl<S: Store> Namespace<S> {
         mut cookie: u64,
         accept: &mut dyn FnMut(&DirectoryEntry) -> bool,
     ) -> Result<Entries, FsError> {
-        let (mut found, mut steps) = (Entries::default(), Steps::default());
+        let (mut found, mut steps) = (Entries::default(), self.store.walks().begin());
         found.eof = loop {
             let next = self.next_listed(call, listing, cookie, &mut steps).await?;
             let Some(entry) = next else { break true };

@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use runtime::sync::{Lock, Permit};
+use runtime::sync::{Lock, Permit, Steps, Walks};
 use vfs::{
     Attributes, CallReply, Credentials, Depends, Device, FileKind, FsError, FsInfo, FsStat,
     LoggedReply, Name, ObjectId, PathConf, Receipt, Sealed, Sequence, SnapshotNumber, Snapshots,
@@ -215,8 +215,15 @@ pub trait Store: 'static {
     async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError>;
     /// Whether a directory has only "." and "..".
     async fn is_empty(&self, directory: &Self::Node) -> Result<bool, FsError>;
-    /// Some entries behind `cookie`; none only at the end.
-    async fn list(&self, directory: &Self::Node, cookie: u64) -> Result<Vec<Listed>, FsError>;
+    /// Some entries behind `cookie`; none only at the end. What it passes over are steps.
+    async fn list(
+        &self,
+        directory: &Self::Node,
+        cookie: u64,
+        steps: &mut Steps<'_>,
+    ) -> Result<Vec<Listed>, FsError>;
+    /// The calls that go through many directories, or parts of one.
+    fn walks(&self) -> &Walks;
 
     /// An Update on behalf of `who`.
     fn begin(&self, who: &Credentials) -> Self::Update;

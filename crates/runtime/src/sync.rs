@@ -93,21 +93,53 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Counts the steps of long work that waits for nothing meanwhile. All other tasks have a turn
-/// after each [`STEPS_OF_A_TURN`] of them.
+/// Long work of several tasks that wait for nothing meanwhile. They share the steps of a turn, so
+/// between two turns of any other task they take few more than one of them would alone.
 #[derive(Debug, Default)]
-pub struct Steps(u32);
+pub struct Walks {
+    /// Tasks that have taken a step, and have not ended.
+    count: Cell<u32>,
+}
 
-/// Steps that a task takes in one turn: see [`Steps`].
+/// The steps of one task of [`Walks`]. All other tasks have a turn after its part of
+/// [`STEPS_OF_A_TURN`].
+#[derive(Debug)]
+pub struct Steps<'a> {
+    walks: &'a Walks,
+    /// Steps since the task last gave way; `None` before its first step.
+    taken: Option<u32>,
+}
+
+/// Steps that the tasks of [`Walks`] take in one turn of each, about.
 pub const STEPS_OF_A_TURN: u32 = 64;
 
-impl Steps {
+impl Walks {
+    /// The work of another task. It counts from its first step on.
+    pub fn begin(&self) -> Steps<'_> {
+        Steps { walks: self, taken: None }
+    }
+}
+
+impl Steps<'_> {
     /// Counts a step that was taken.
     pub async fn step(&mut self) {
-        self.0 += 1;
-        if self.0 == STEPS_OF_A_TURN {
-            self.0 = 0;
+        let count = &self.walks.count;
+        if self.taken.is_none() {
+            count.set(count.get() + 1);
+        }
+        let taken = self.taken.unwrap_or(0) + 1;
+        let gives_way = taken >= STEPS_OF_A_TURN / count.get();
+        self.taken = Some(if gives_way { 0 } else { taken });
+        if gives_way {
             yield_now().await;
+        }
+    }
+}
+
+impl Drop for Steps<'_> {
+    fn drop(&mut self) {
+        if self.taken.is_some() {
+            self.walks.count.set(self.walks.count.get() - 1);
         }
     }
 }
@@ -379,7 +411,8 @@ mod tests {
     #[test]
     fn a_task_of_many_steps_gives_way_after_a_number_of_them() {
         let all = async {
-            let mut steps = Steps::default();
+            let walks = Walks::default();
+            let mut steps = walks.begin();
             for _ in 0..2 * STEPS_OF_A_TURN {
                 steps.step().await;
             }
@@ -387,6 +420,30 @@ mod tests {
         let mut all = Box::pin(all);
         let turns = std::iter::from_fn(|| all.as_mut().now_or_never().is_none().then_some(()));
         assert_eq!(turns.count(), 2);
+    }
+
+    #[test]
+    fn tasks_of_many_steps_share_those_of_a_turn() {
+        const TASKS: u32 = 256;
+        let (walks, taken) = (Walks::default(), Cell::new(0));
+        let walk = async || {
+            let mut steps = walks.begin();
+            loop {
+                taken.set(taken.get() + 1);
+                steps.step().await;
+            }
+        };
+        let mut tasks: Vec<_> = (0..TASKS).map(|_| Box::pin(walk())).collect();
+        let mut round = || {
+            taken.set(0);
+            let ended = tasks.iter_mut().filter_map(|task| task.as_mut().now_or_never()).count();
+            assert_eq!(ended, 0);
+            taken.get()
+        };
+        assert!(round() < TASKS + 4 * STEPS_OF_A_TURN, "the first task does not know the others");
+        assert_eq!(round(), TASKS, "a step each");
+        drop(tasks);
+        assert_eq!(walks.count.get(), 0);
     }
 
     #[test]

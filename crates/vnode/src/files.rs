@@ -30,7 +30,7 @@ use futures::FutureExt;
 use futures::future::{Either, select};
 use namespace::{Stat, Witness};
 use runtime::Runtime;
-use runtime::sync::{Permit, Semaphore};
+use runtime::sync::{Permit, Semaphore, Walks};
 use vfs::{
     Depends, FileKind, FsError, Ino, Ledger, LoggedReply, ObjectId, Receipt, Sequence, Timestamp,
     Verifier,
@@ -75,6 +75,8 @@ pub struct Files<E: Engine> {
     /// Snapshots, and their files in memory; none where there cannot be any.
     pub(crate) snapshots: Option<Book<E::Inode>>,
     pub(crate) scans: Scans,
+    /// Calls that go through many chunks or directories.
+    pub(crate) walks: Walks,
     pub(crate) name_hash: NameHash,
     /// Space to give back, and inodes whose sequence to forget, when an Update is durable.
     leaving: RefCell<VecDeque<Leaving<E>>>,
@@ -165,6 +167,7 @@ impl<E: Engine> Files<E> {
             table,
             snapshots,
             scans: Scans::default(),
+            walks: Walks::default(),
             name_hash,
             leaving: RefCell::default(),
             gone: RefCell::default(),

@@ -20,7 +20,7 @@ use directory::chunk;
 use directory::entry::{CHUNK_SIZE, ENTRY_HEADER_SIZE, minimum_record_length};
 use directory::index::{DirIndex, IndexChange, Scanned, Slot};
 use namespace::Listed;
-use runtime::sync::yield_now;
+use runtime::sync::{Steps, yield_now};
 use vfs::{FsError, Name};
 
 use crate::change::Change;
@@ -164,8 +164,14 @@ impl<E: Engine> Files<E> {
     }
 
     /// The entries of the first chunk that has some behind `cookie`; none at the end. A cookie
-    /// points behind its entry, so an entry that is gone since is simply passed over.
-    pub(crate) async fn list(&self, node: &File<E>, cookie: u64) -> Result<Vec<Listed>, FsError> {
+    /// points behind its entry, so an entry that is gone since is simply passed over. A directory
+    /// that was emptied keeps its chunks: each chunk without an entry is a step.
+    pub(crate) async fn list(
+        &self,
+        node: &File<E>,
+        cookie: u64,
+        steps: &mut Steps<'_>,
+    ) -> Result<Vec<Listed>, FsError> {
         let size = self.directory_size(node)?;
         let mut start = cookie - cookie % CHUNK_SIZE as u64;
         while start < size {
@@ -177,6 +183,7 @@ impl<E: Engine> Files<E> {
             if !listed.is_empty() {
                 return Ok(listed);
             }
+            steps.step().await;
             start += CHUNK_SIZE as u64;
         }
         Ok(Vec::new())

@@ -52,10 +52,11 @@ impl<E: Engine> Files<E> {
 
     /// Checks the names of a directory until there is one that stays.
     pub(crate) async fn vet_until_one(&self, node: &File<E>) -> Result<(), FsError> {
-        let size = self.directory_size(node)?;
+        let (size, mut steps) = (self.directory_size(node)?, self.walks.begin());
         for start in (0..size).step_by(CHUNK_SIZE) {
             self.vet_chunk(node, start).await?;
-            if !self.list(node, start).await?.iter().all(|entry| is_dots(&entry.name)) {
+            let listed = self.list(node, start, &mut steps).await?;
+            if !listed.iter().all(|entry| is_dots(&entry.name)) {
                 return Ok(());
             }
         }
@@ -69,7 +70,7 @@ impl<E: Engine> Files<E> {
     /// As those of looking a name up.
     pub async fn look_through(&self, node: &File<E>) -> Result<Vec<(u64, bool)>, FsError> {
         self.load_directory(node).await?;
-        let mut all = Vec::new();
+        let (mut all, mut steps) = (Vec::new(), self.walks.begin());
         for start in (0..self.directory_size(node)?).step_by(CHUNK_SIZE) {
             self.vet_chunk(node, start).await?;
             let chunk = self.engine.chunk(None, node, start).await?;
@@ -82,18 +83,20 @@ impl<E: Engine> Files<E> {
                 }
                 Ok::<(), FsError>(())
             })?;
+            steps.step().await;
         }
         Ok(all)
     }
 
     /// The first name of a directory that stays, and its inode. Under its lock.
     pub(crate) async fn first_name(&self, node: &File<E>) -> Result<Option<(Name, u64)>, FsError> {
-        let mut listed = self.list(node, 0).await?;
+        let mut steps = self.walks.begin();
+        let mut listed = self.list(node, 0, &mut steps).await?;
         while let Some(last) = listed.last() {
             if let Some(first) = listed.iter().find(|entry| !is_dots(&entry.name)) {
                 return Ok(Some((Name::parse(&first.name)?, first.ino)));
             }
-            listed = self.list(node, last.cookie).await?;
+            listed = self.list(node, last.cookie, &mut steps).await?;
         }
         Ok(None)
     }

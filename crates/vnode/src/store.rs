@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{Either, join, select};
 use namespace::{AttributeChange, Listed, NewFile, ReadySnapshots, Stat, Store, Witness};
-use runtime::sync::Permit;
+use runtime::sync::{Permit, Steps, Walks};
 use vfs::{
     Credentials, Depends, FileKind, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf,
     Receipt, Sealed, Sequence, SnapshotNumber, Snapshots, Stability, Timestamp, Verifier,
@@ -100,8 +100,17 @@ impl<E: Engine> Store for Files<E> {
         Files::is_empty(self, directory).await
     }
 
-    async fn list(&self, directory: &File<E>, cookie: u64) -> Result<Vec<Listed>, FsError> {
-        Files::list(self, directory, cookie).await
+    async fn list(
+        &self,
+        directory: &File<E>,
+        cookie: u64,
+        steps: &mut Steps<'_>,
+    ) -> Result<Vec<Listed>, FsError> {
+        Files::list(self, directory, cookie, steps).await
+    }
+
+    fn walks(&self) -> &Walks {
+        &self.walks
     }
 
     fn begin(&self, who: &Credentials) -> Change<E> {

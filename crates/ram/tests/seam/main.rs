@@ -2,6 +2,7 @@
 
 mod climbs;
 mod goals;
+mod listing;
 mod snapshots;
 
 use std::rc::Rc;
