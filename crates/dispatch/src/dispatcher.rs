@@ -13,7 +13,8 @@
 //! call that is answered was running; 3, which the bound of its pool keeps.
 //!
 //! Bounds make callers wait and never fail. Each party has a share of them ([`parties`]), so that
-//! no volume and no stranger can take everything. They cannot wait for each other in a circle:
+//! no volume and no stranger can take everything. Of a party's clients the one that holds least is
+//! served first, and none can hold everything ([`runtime::pool`]). Bounds cannot wait for each other in a circle:
 //! memory for requests is taken first (the share of those that arrive before all), then memory for
 //! replies, then the turn. A call that has a turn waits for the disk alone, and memory for replies
 //! comes back from a socket that takes bytes or is given up.
@@ -43,7 +44,8 @@ use crate::planted::{Bug, is_planted};
 use crate::reports::Reports;
 use crate::volume::Served;
 use crate::{
-    Begin, Counters, Exports, Fsid, Handle, Key, Limits, Reply, ReplyCache, Volumes, Window,
+    Begin, Counters, Exports, Fsid, Handle, Key, Limits, MAX_TRANSFER, Reply, ReplyCache, Volumes,
+    Window,
 };
 
 /// AUTH_SHORT: a short-hand that we never gave out.
@@ -90,12 +92,14 @@ impl Dispatcher {
         limits: Limits,
     ) -> Rc<Self> {
         volumes.declare(&exports);
-        let pool = |bound| Pool::new(bound, &parties::shares(bound, volumes.iter().count()));
+        let shares = |bound| parties::shares(bound, volumes.iter().count());
+        let pool = |bound, largest| Pool::new(bound, &shares(bound), largest);
+        let longest = 2 * u64::from(MAX_TRANSFER); // with all else that counts
         Rc::new(Self {
-            turns: pool(limits.calls.into()),
-            request_memory: pool(limits.request_memory),
-            arriving_memory: pool(limits.request_memory / 4 * 3),
-            reply_memory: pool(limits.reply_memory),
+            turns: pool(limits.calls.into(), 1),
+            request_memory: pool(limits.request_memory, longest),
+            arriving_memory: pool(limits.request_memory / 4 * 3, longest),
+            reply_memory: pool(limits.reply_memory, longest),
             export_list: RefCell::new(mount_lists::of_exports(&volumes, &exports)),
             volumes: Rc::new(volumes),
             exports: RefCell::new(Rc::new(exports)),
@@ -332,7 +336,8 @@ impl Execution {
         match self.dispatcher.replies.begin(key, is_admitted) {
             Begin::Execute(mut slot) => {
                 // A WRITE that is executed again writes the same data again.
-                // A volume that is declared delayed promises nothing over a crash.
+                // A volume that is declared delayed promises nothing over a crash. A call keeps to
+                // what was declared when it began: a name costs the file system a write.
                 let is_kept = procedure != Procedure::Write && !self.is_delayed(call);
                 let caller = caller.calling(is_kept.then(|| slot.name()).flatten());
                 let reply = crate::nfs3::execute(call.xid, &caller, arguments).await;

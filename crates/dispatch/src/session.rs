@@ -11,9 +11,10 @@ use nfs::nfs3::{Arguments, Procedure};
 use nfs::record::Record;
 use nfs::{mount, rpc};
 use runtime::Instant;
-use runtime::pool::{Account, Line, Pool, Tokens};
+use runtime::pool::{Line, Pool, Tokens};
 use trace::Begun;
 
+use crate::accounts::Holdings;
 use crate::dispatcher::{Dispatcher, Execution, is_remembered};
 use crate::nfs3::listing_size;
 use crate::parties::{Known, STRANGERS};
@@ -36,8 +37,8 @@ const STRANGERS_REPLY: u32 = 512;
 pub struct Session {
     dispatcher: Rc<Dispatcher>,
     client: IpAddr,
-    /// The request memory that all connections of the client hold.
-    account: Account,
+    /// What all connections of the client hold.
+    holdings: Holdings,
     reply_memory: Rc<Pool>,
     /// The number of the connection, for an observer.
     number: u64,
@@ -86,11 +87,12 @@ impl Session {
     fn new(dispatcher: Rc<Dispatcher>, client: IpAddr) -> Rc<Self> {
         let client = client.to_canonical();
         let shares = parties::shares(SESSION_REPLY_MEMORY, dispatcher.volumes().iter().count());
-        let reply_memory = Pool::new(SESSION_REPLY_MEMORY, &shares);
+        let reply_memory = Pool::new(SESSION_REPLY_MEMORY, &shares, u64::MAX);
         let planted_key = planted::connection_key();
         let number = dispatcher.next_connection();
-        let (known, account) = (Cell::new(None), dispatcher.accounts.of(client));
-        Rc::new(Self { dispatcher, client, account, reply_memory, number, known, planted_key })
+        let holdings = dispatcher.accounts.of(client, shares.len());
+        let known = Cell::new(None);
+        Rc::new(Self { dispatcher, client, holdings, reply_memory, number, known, planted_key })
     }
 
     /// The party that must get memory for a call with this beginning of its record: the first
@@ -104,7 +106,7 @@ impl Session {
     /// a party would keep others from their share; for one client, the first.
     pub async fn request_memory(&self, party: usize, bytes: usize) -> Tokens {
         let memory = &self.dispatcher.request_memory;
-        memory.acquire_for(party, &self.account, bytes as u64 + CALL_MEMORY).await
+        memory.acquire_for(party, &self.holdings.requests, bytes as u64 + CALL_MEMORY).await
     }
 
     /// Memory for a call of `bytes` that is still arriving, to be taken before the rest is read.
@@ -112,14 +114,15 @@ impl Session {
     /// timeout: see [`Arriving::line`].
     pub async fn arriving_memory(&self, party: usize, bytes: usize) -> Arriving {
         let (pool, memory) = (&self.dispatcher.arriving_memory, bytes as u64 + CALL_MEMORY);
-        let arriving = pool.acquire_for(party, &self.account, memory).await;
+        let arriving = pool.acquire_for(party, &self.holdings.arriving, memory).await;
         Arriving { memory: self.request_memory(party, bytes).await, arriving }
     }
 
     /// The requests that may wait for memory that calls of this connection hold, if it had any: by
     /// the party of the last one.
     pub fn line(&self) -> Option<Line> {
-        self.known.get().map(|known| self.dispatcher.request_memory.line(known.party))
+        let (memory, account) = (&self.dispatcher.request_memory, &self.holdings.requests);
+        self.known.get().map(|known| memory.line(known.party, Some(account.clone())))
     }
 
     /// Answers a call: `None` where there is no reply.
@@ -157,7 +160,8 @@ impl Session {
         Some(Box::new(Watched { observer, begun, start }))
     }
 
-    /// The resources of a call besides the memory of its record.
+    /// The resources of a call besides the memory of its record. As for that, among the waiters the
+    /// client that holds the least comes first.
     async fn grant(&self, party: usize, plan: &Plan) -> Granted {
         // The order matters: a call that waits for memory of a slow peer must not hold a turn.
         let (of_session, of_all) = (&self.reply_memory, &self.dispatcher.reply_memory);
@@ -165,21 +169,25 @@ impl Session {
             0 => ReplyMemory::new(of_session.take_now(party, 0), of_all.take_now(party, 0)),
             bytes => ReplyMemory::new(
                 of_session.acquire(party, bytes.into()).await,
-                of_all.acquire(party, bytes.into()).await,
+                of_all.acquire_for(party, &self.holdings.replies, bytes.into()).await,
             ),
         };
-        Granted { reply_memory, turn: self.dispatcher.turns.acquire(party, 1).await }
+        let turn = self.dispatcher.turns.acquire_for(party, &self.holdings.turns, 1).await;
+        Granted { reply_memory, turn }
     }
 
     /// As [`Session::grant`], if all of it is available now.
     fn try_grant(&self, party: usize, plan: &Plan) -> Option<Granted> {
-        let take = |pool: &Rc<Pool>| match plan.reply_bytes {
-            0 => Some(pool.take_now(party, 0)),
-            bytes => pool.try_acquire(party, bytes.into()),
+        let (of_session, of_all) = (&self.reply_memory, &self.dispatcher.reply_memory);
+        let reply_memory = match plan.reply_bytes {
+            0 => ReplyMemory::new(of_session.take_now(party, 0), of_all.take_now(party, 0)),
+            bytes => ReplyMemory::new(
+                of_session.try_acquire(party, bytes.into())?,
+                of_all.try_acquire_for(party, &self.holdings.replies, bytes.into())?,
+            ),
         };
-        let of_session = take(&self.reply_memory)?;
-        let reply_memory = ReplyMemory::new(of_session, take(&self.dispatcher.reply_memory)?);
-        Some(Granted { reply_memory, turn: self.dispatcher.turns.try_acquire(party, 1)? })
+        let turn = self.dispatcher.turns.try_acquire_for(party, &self.holdings.turns, 1)?;
+        Some(Granted { reply_memory, turn })
     }
 
     /// Executes a call that has all its resources.

@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn memory_goes_back_when_the_last_byte_of_its_reply_is_sent() {
-        let pool = || Pool::new(10, &[Share { least: 0, may_exceed: true }]);
+        let pool = || Pool::new(10, &[Share { least: 0, may_exceed: true }], u64::MAX);
         let [of_session, of_all] = [pool(), pool()];
         let memory = ReplyMemory::new(of_session.take_now(0, 1), of_all.take_now(0, 1));
         let available = || [of_session.available(), of_all.available()];

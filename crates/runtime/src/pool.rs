@@ -7,7 +7,8 @@
 //!
 //! A party may have several clients, each with an [`Account`] of the tokens that it holds. Among
 //! waiters, the one that holds least is granted next: a client that takes all free tokens gets no
-//! more before others have as many.
+//! more before others have as many. And a client that holds some gets no more than seven eighths of
+//! those that its party can have, so the first request of a newcomer waits for no single client.
 //!
 //! Invariants:
 //! 1. A waiter that was granted its tokens and then dropped gives them back.
@@ -19,6 +20,7 @@
 //! 4. A party that holds nothing and wants more than its share is granted its share, if it cannot
 //!    have what it wants: others may keep the common tokens for ever. Its use of fewer tokens than
 //!    it asked for is one request, and that is bounded.
+//! 5. A client that holds tokens is granted no more than `most_of_client` in all.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -42,7 +44,7 @@ pub struct Share {
 pub struct Pool {
     parties: Vec<Party>,
     /// The requests for all tokens.
-    all: RefCell<VecDeque<Rc<Turn>>>,
+    all: RefCell<Queue>,
     capacity: u64,
     /// Negative while more was taken at once than was free.
     available: Cell<i64>,
@@ -58,43 +60,83 @@ struct Party {
     share: Share,
     /// The most that it can hold.
     most: u64,
+    /// The most that one client of it can hold.
+    most_of_client: u64,
     held: Cell<u64>,
-    queue: RefCell<VecDeque<Rc<Turn>>>,
+    queue: RefCell<Queue>,
 }
 
-/// The tokens of one client of a party, in all pools that use the account. Clones are one account.
-#[derive(Clone, Default)]
-pub struct Account(Rc<Cell<u64>>);
+/// Turns that wait: a line for each client, and one for requests without an account.
+#[derive(Default)]
+struct Queue {
+    /// None of them is empty.
+    lines: Vec<VecDeque<Rc<Turn>>>,
+}
+
+/// The tokens that one client holds of a pool, in each party. The accounts of a client in several
+/// pools share one allocation. Clones are one account.
+#[derive(Clone)]
+pub struct Account {
+    /// For each pool the tokens of each party.
+    held: Rc<[Cell<u64>]>,
+    parties: usize,
+    pool: usize,
+}
 
 impl Account {
-    /// Tokens that its client holds.
-    pub fn held(&self) -> u64 {
-        self.0.get()
+    /// The accounts of a client in this many pools with this many parties; that in the first.
+    pub fn new(pools: usize, parties: usize) -> Self {
+        Self { held: (0..pools * parties).map(|_| Cell::new(0)).collect(), parties, pool: 0 }
     }
 
-    /// A weak reference: the account lives for as long as its client holds tokens or keeps it.
+    /// The account of the same client in the pool of this number.
+    pub fn in_pool(&self, pool: usize) -> Self {
+        Self { pool, ..self.clone() }
+    }
+
+    /// Tokens that its client holds as one of a party.
+    pub fn held(&self, party: usize) -> u64 {
+        self.cell(party).get()
+    }
+
+    /// A weak reference: the account lives for as long as its client holds tokens or keeps it, in
+    /// any pool.
     pub fn downgrade(&self) -> WeakAccount {
-        WeakAccount(Rc::downgrade(&self.0))
+        let Self { held, parties, pool } = self;
+        WeakAccount { held: Rc::downgrade(held), parties: *parties, pool: *pool }
     }
 
-    fn add(&self, amount: u64) {
-        self.0.set(self.0.get() + amount);
+    fn cell(&self, party: usize) -> &Cell<u64> {
+        &self.held[self.pool * self.parties + party]
     }
 
-    fn remove(&self, amount: u64) {
-        let held = self.0.get().checked_sub(amount);
-        self.0.set(held.expect("invariant 1: only what is held is given back"));
+    fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.held, &other.held)
+    }
+
+    fn add(&self, party: usize, amount: u64) {
+        self.cell(party).set(self.held(party) + amount);
+    }
+
+    fn remove(&self, party: usize, amount: u64) {
+        let held = self.held(party).checked_sub(amount);
+        self.cell(party).set(held.expect("invariant 1: only what is held is given back"));
     }
 }
 
 /// An [`Account`] that may be gone.
 #[derive(Clone)]
-pub struct WeakAccount(Weak<Cell<u64>>);
+pub struct WeakAccount {
+    held: Weak<[Cell<u64>]>,
+    parties: usize,
+    pool: usize,
+}
 
 impl WeakAccount {
     /// The account, if it still exists.
     pub fn upgrade(&self) -> Option<Account> {
-        self.0.upgrade().map(Account)
+        let Self { held, parties, pool } = self;
+        Some(Account { held: held.upgrade()?, parties: *parties, pool: *pool })
     }
 }
 
@@ -112,19 +154,24 @@ struct Turn {
 }
 
 impl Pool {
-    /// A pool of `capacity` tokens for parties with these shares, identified by their indexes.
+    /// A pool of `capacity` tokens for parties with these shares, identified by their indexes. An
+    /// eighth of a party's tokens is kept from its largest client if it has room for a request of
+    /// `largest` tokens.
     ///
     /// # Panics
     /// If the shares exceed the capacity.
-    pub fn new(capacity: u64, shares: &[Share]) -> Rc<Self> {
+    pub fn new(capacity: u64, shares: &[Share], largest: u64) -> Rc<Self> {
         let least: u64 = shares.iter().map(|share| share.least).sum();
         assert!(least <= capacity, "shares of {least} in a pool of {capacity}");
         let most = |share: Share| {
             if share.may_exceed { capacity - (least - share.least) } else { share.least }
         };
+        let most_of_client =
+            |most: u64| most - Some(most / 8).filter(|&rest| rest >= largest).unwrap_or(0);
         let parties = shares.iter().map(|&share| Party {
             share,
             most: most(share),
+            most_of_client: most_of_client(most(share)),
             held: Cell::new(0),
             queue: RefCell::default(),
         });
@@ -165,9 +212,7 @@ impl Pool {
         account: &Account,
         amount: u64,
     ) -> Tokens {
-        if let Some(mut taken) = self.try_acquire(party, amount) {
-            account.add(taken.amount);
-            taken.account = Some(account.clone());
+        if let Some(taken) = self.try_acquire_for(party, account, amount) {
             return taken;
         }
         let amount = self.at_most(party, amount);
@@ -184,6 +229,28 @@ impl Pool {
         let taken = self.take_now(party, amount);
         self.check_shares(before);
         Some(taken)
+    }
+
+    /// As [`Pool::acquire_for`], at once or not at all.
+    pub fn try_acquire_for(
+        self: &Rc<Self>,
+        party: usize,
+        account: &Account,
+        amount: u64,
+    ) -> Option<Tokens> {
+        if !self.may_have(party, Some(account), self.at_most(party, amount)) {
+            return None;
+        }
+        let mut taken = self.try_acquire(party, amount)?;
+        account.add(party, taken.amount);
+        taken.account = Some(account.clone());
+        Some(taken)
+    }
+
+    /// Invariant 5.
+    fn may_have(&self, party: usize, account: Option<&Account>, amount: u64) -> bool {
+        let held = account.map_or(0, |account| account.held(party));
+        held == 0 || held + amount <= self.parties[party].most_of_client
     }
 
     /// The part of `amount` that a party can have.
@@ -203,9 +270,9 @@ impl Pool {
         Tokens { pool: self.clone(), party: Some(party), account: None, amount }
     }
 
-    /// The requests that may wait for tokens that this party holds.
-    pub fn line(self: &Rc<Self>, party: usize) -> Line {
-        Line { pool: self.clone(), party }
+    /// The requests that may wait for tokens that this client of a party holds.
+    pub fn line(self: &Rc<Self>, party: usize, account: Option<Account>) -> Line {
+        Line { pool: self.clone(), party, account }
     }
 
     async fn line_up(
@@ -223,13 +290,13 @@ impl Pool {
             gone: Cell::new(false),
             waker: RefCell::default(),
         });
-        self.queue(party).borrow_mut().push_back(turn.clone());
+        self.queue(party).borrow_mut().push(turn.clone());
         self.waiting.set(self.waiting.get() + 1);
         self.grant();
         Wait { pool: self.clone(), turn: Some(turn) }.await
     }
 
-    fn queue(&self, party: Option<usize>) -> &RefCell<VecDeque<Rc<Turn>>> {
+    fn queue(&self, party: Option<usize>) -> &RefCell<Queue> {
         party.map_or(&self.all, |party| &self.parties[party].queue)
     }
 
@@ -268,7 +335,8 @@ impl Pool {
     fn forget_gone(&self, party: Option<usize>) {
         let mut queue = self.queue(party).borrow_mut();
         if queue.len() > 2 * self.waiting.get() + 16 {
-            queue.retain(|turn| !turn.gone.get());
+            queue.lines.iter_mut().for_each(|line| line.retain(|turn| !turn.gone.get()));
+            queue.lines.retain(|line| !line.is_empty());
         }
     }
 
@@ -277,7 +345,7 @@ impl Pool {
         while self.waiting.get() > 0
             && let Some((turn, amount)) = self.next()
         {
-            self.leave_queue(&turn);
+            self.queue(turn.party).borrow_mut().remove(&turn);
             self.waiting.set(self.waiting.get() - 1);
             let is_less = turn.amount.replace(amount) != amount;
             let before = self.beside_shares();
@@ -286,28 +354,21 @@ impl Pool {
                 assert!(!is_less || is_share, "invariant 4: who is granted less has its share");
             }
             self.take(turn.party, amount);
-            if let Some(account) = &turn.account {
-                account.add(amount);
-            }
-            if turn.party.is_some() {
+            if let Some(party) = turn.party {
+                turn.account.iter().for_each(|account| account.add(party, amount));
                 self.check_shares(before);
             }
+            debug_assert!(
+                turn.party.is_none_or(
+                    |party| turn.held() <= self.parties[party].most_of_client.max(amount)
+                ),
+                "invariant 5: a client is granted no more than it can hold"
+            );
             turn.granted.set(true);
             if let Some(waker) = turn.waker.take() {
                 waker.wake();
             }
         }
-    }
-
-    /// Removes a granted turn from its queue.
-    fn leave_queue(&self, turn: &Rc<Turn>) {
-        let mut queue = self.queue(turn.party).borrow_mut();
-        let place = queue.iter().position(|other| Rc::ptr_eq(other, turn));
-        let place = place.expect("invariant 2: a turn is granted once, and stands in its queue");
-        let is_passed = |other: &Rc<Turn>| !other.gone.get() && other.held() <= turn.held();
-        let is_first = !queue.range(..place).any(is_passed);
-        assert!(is_first, "invariant 2: of those that hold no more, the first has the first turn");
-        queue.remove(place);
     }
 
     /// Free tokens beyond all that parties lack of their shares.
@@ -324,7 +385,13 @@ impl Pool {
     /// The next request that can be granted something, and the amount.
     fn next(&self) -> Option<(Rc<Turn>, u64)> {
         let queues = self.parties.iter().map(|party| &party.queue).chain([&self.all]);
-        let mut fronts: Vec<Rc<Turn>> = queues.filter_map(next_in).collect();
+        let next = |queue: &RefCell<Queue>| {
+            let mut queue = queue.borrow_mut();
+            queue.forget_gone_fronts();
+            let may_have = queue.fronts().filter(|turn| self.is_below_most(turn));
+            may_have.min_by_key(|turn| (turn.held(), turn.number)).cloned()
+        };
+        let mut fronts: Vec<Rc<Turn>> = queues.filter_map(next).collect();
         fronts.sort_by_key(|turn| turn.number);
         let mut is_common_wanted = false;
         for turn in fronts {
@@ -341,6 +408,12 @@ impl Pool {
             is_common_wanted |= party.share.may_exceed;
         }
         None
+    }
+
+    /// Whether the client of a turn may have its tokens (invariant 5).
+    fn is_below_most(&self, turn: &Turn) -> bool {
+        let account = turn.account.as_ref();
+        turn.party.is_none_or(|party| self.may_have(party, account, turn.amount.get()))
     }
 
     /// Whether this many tokens are free for a party, where an earlier request may want common
@@ -364,12 +437,52 @@ impl Party {
     }
 }
 
-/// The requests that may wait for tokens that a party of a pool holds: others of that party, and
-/// those that wait for common tokens, if it can hold such.
+impl Queue {
+    fn len(&self) -> usize {
+        self.lines.iter().map(VecDeque::len).sum()
+    }
+
+    fn push(&mut self, turn: Rc<Turn>) {
+        let line = self.lines.iter_mut().find(|line| line[0].is_of_client(&turn));
+        match line {
+            Some(line) => line.push_back(turn),
+            None => self.lines.push(VecDeque::from([turn])),
+        }
+    }
+
+    /// The first turn of each line.
+    fn fronts(&self) -> impl Iterator<Item = &Rc<Turn>> {
+        self.lines.iter().filter_map(VecDeque::front)
+    }
+
+    /// Makes the first turn of each line one that is not gone.
+    fn forget_gone_fronts(&mut self) {
+        self.lines.retain_mut(|line| {
+            while line.front().is_some_and(|turn| turn.gone.get()) {
+                line.pop_front();
+            }
+            !line.is_empty()
+        });
+    }
+
+    /// Removes a granted turn.
+    fn remove(&mut self, turn: &Rc<Turn>) {
+        let place = self.lines.iter().position(|line| Rc::ptr_eq(&line[0], turn));
+        let place = place.expect("invariant 2: the first of a client is granted, and once");
+        self.lines[place].pop_front();
+        if self.lines[place].is_empty() {
+            self.lines.swap_remove(place);
+        }
+    }
+}
+
+/// The requests that may wait for tokens that a client of a pool holds: others of its party, and
+/// those that wait for common tokens, if its party can hold such.
 #[derive(Clone)]
 pub struct Line {
     pool: Rc<Pool>,
     party: usize,
+    account: Option<Account>,
 }
 
 impl Line {
@@ -388,35 +501,38 @@ impl Line {
             let own = &parties[self.party];
             let is_common = own.held.get() > own.share.least && may_exceed(own);
             let is_in_line = number == self.party || is_common && may_exceed(other);
-            is_in_line && front(&other.queue).is_some_and(|turn| turn.number < mark)
+            is_in_line && self.has_waited_in(&other.queue, mark)
         })
     }
-}
 
-/// The first turn of a queue that is not gone.
-fn front(queue: &RefCell<VecDeque<Rc<Turn>>>) -> Option<Rc<Turn>> {
-    let mut queue = queue.borrow_mut();
-    while queue.front().is_some_and(|turn| turn.gone.get()) {
-        queue.pop_front();
+    /// A client that holds all that it can waits for its own tokens, and for those of no other.
+    fn has_waited_in(&self, queue: &RefCell<Queue>, mark: u64) -> bool {
+        let mut queue = queue.borrow_mut();
+        queue.forget_gone_fronts();
+        let is_own = |turn: &Turn| {
+            turn.account
+                .as_ref()
+                .zip(self.account.as_ref())
+                .is_some_and(|(one, own)| one.is_same(own))
+        };
+        queue
+            .fronts()
+            .any(|turn| turn.number < mark && (is_own(turn) || self.pool.is_below_most(turn)))
     }
-    queue.front().cloned()
-}
-
-/// The turn of a queue whose client holds least; on a tie, the first.
-fn next_in(queue: &RefCell<VecDeque<Rc<Turn>>>) -> Option<Rc<Turn>> {
-    let first = front(queue)?;
-    if first.held() == 0 {
-        return Some(first);
-    }
-    let queue = queue.borrow();
-    let waiting = queue.iter().filter(|turn| !turn.gone.get());
-    waiting.min_by_key(|turn| turn.held()).cloned()
 }
 
 impl Turn {
     /// The tokens that its client holds; 0 without an account.
     fn held(&self) -> u64 {
-        self.account.as_ref().map_or(0, Account::held)
+        let account = self.account.as_ref().zip(self.party);
+        account.map_or(0, |(account, party)| account.held(party))
+    }
+
+    fn is_of_client(&self, other: &Self) -> bool {
+        match (&self.account, &other.account) {
+            (Some(one), Some(other)) => one.is_same(other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
     }
 }
 
@@ -446,8 +562,8 @@ impl Drop for Wait {
         let Some(turn) = self.turn.take() else { return };
         turn.gone.set(true);
         if turn.granted.get() {
-            if let Some(account) = &turn.account {
-                account.remove(turn.amount.get());
+            if let Some((account, party)) = turn.account.as_ref().zip(turn.party) {
+                account.remove(party, turn.amount.get());
             }
             self.pool.give_back(turn.party, turn.amount.get()); // invariant 1
         } else {
@@ -479,15 +595,15 @@ impl Tokens {
 
     /// The requests that may wait for them; none, if they are all tokens of a pool.
     pub fn line(&self) -> Option<Line> {
-        self.party.map(|party| self.pool.line(party))
+        self.party.map(|party| self.pool.line(party, self.account.clone()))
     }
 
     /// Holds exactly `amount` tokens from now on: gives back any excess, and takes missing ones as
     /// [`Pool::take_now`] does.
     pub fn resize(&mut self, amount: u64) {
-        if let Some(account) = &self.account {
-            account.remove(self.amount);
-            account.add(amount);
+        if let Some((account, party)) = self.account.as_ref().zip(self.party) {
+            account.remove(party, self.amount);
+            account.add(party, amount);
         }
         match amount.checked_sub(self.amount) {
             Some(more) => self.pool.take(self.party, more),
@@ -499,8 +615,8 @@ impl Tokens {
 
 impl Drop for Tokens {
     fn drop(&mut self) {
-        if let Some(account) = &self.account {
-            account.remove(self.amount);
+        if let Some((account, party)) = self.account.as_ref().zip(self.party) {
+            account.remove(party, self.amount);
         }
         self.pool.give_back(self.party, self.amount);
     }
@@ -516,10 +632,12 @@ mod tests {
     const STRANGERS: usize = 0;
     const ONE: usize = 1;
     const OTHER: usize = 2;
+    /// A request too large for the part that is kept from a single client.
+    const ANY: u64 = u64::MAX;
 
     fn pool() -> Rc<Pool> {
         let share = |least, may_exceed| Share { least, may_exceed };
-        Pool::new(100, &[share(10, false), share(20, true), share(20, true)])
+        Pool::new(100, &[share(10, false), share(20, true), share(20, true)], ANY)
     }
 
     fn wait(pool: &Rc<Pool>, party: usize, amount: u64) -> LocalBoxFuture<'static, Tokens> {
@@ -532,14 +650,14 @@ mod tests {
     #[test]
     fn of_the_clients_of_a_party_the_one_that_holds_least_is_granted_next() {
         let share = Share { least: 0, may_exceed: true };
-        let pool = Pool::new(100, &[share]);
-        let [greedy, modest] = [(); 2].map(|()| Account::default());
+        let pool = Pool::new(100, &[share], ANY);
+        let [greedy, modest] = [(); 2].map(|()| Account::new(1, 1));
         let ask = |account: &Account, amount| {
             let (pool, account) = (pool.clone(), account.clone());
             async move { pool.acquire_for(0, &account, amount).await }.boxed_local()
         };
         let mut held: Vec<Tokens> = (0..10).map(|_| block_on(ask(&greedy, 10))).collect();
-        assert_eq!(greedy.held(), 100);
+        assert_eq!(greedy.held(0), 100);
         let mut more: Vec<_> = (0..5).map(|_| ask(&greedy, 10)).collect();
         assert!(more.iter_mut().all(|more| more.as_mut().now_or_never().is_none()));
         let mut late: Vec<_> = (0..3).map(|_| ask(&modest, 10)).collect();
@@ -553,7 +671,37 @@ mod tests {
         held[0].resize(4);
         drop(held);
         drop((more, late, granted));
-        assert_eq!((greedy.held(), modest.held(), pool.held()), (0, 0, 0));
+        assert_eq!((greedy.held(0), modest.held(0), pool.held()), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_eighth_is_kept_from_a_client_that_holds_all_the_rest() {
+        let share = Share { least: 0, may_exceed: true };
+        let pool = Pool::new(80, &[share], 10);
+        let [greedy, modest] = [(); 2].map(|()| Account::new(1, 1));
+        let held: Vec<Tokens> =
+            std::iter::from_fn(|| pool.try_acquire_for(0, &greedy, 10)).collect();
+        assert_eq!((held.len(), greedy.held(0)), (7, 70));
+        let mut more = {
+            let (pool, greedy) = (pool.clone(), greedy.clone());
+            async move { pool.acquire_for(0, &greedy, 10).await }.boxed_local()
+        };
+        assert!(more.as_mut().now_or_never().is_none());
+        let mark = pool.line(0, None).mark();
+        let first = pool.acquire_for(0, &modest, 10).now_or_never().expect("it waits for nobody");
+        let waits =
+            |account: &Account| pool.line(0, Some(account.clone())).keeps_waiting_since(mark);
+        assert_eq!([waits(&greedy), waits(&modest)], [true, false], "its own tokens would help");
+        drop(held);
+        assert!(more.now_or_never().is_some());
+        let large = pool.acquire_for(0, &greedy, 80).now_or_never();
+        assert!(large.is_none(), "another holds some");
+        drop(first);
+        let large = pool.acquire_for(0, &greedy, 80).now_or_never();
+        assert_eq!(large.map(|large| large.amount()), Some(80), "it holds nothing else");
+        let small = Pool::new(79, &[share], 10);
+        assert!(small.try_acquire_for(0, &modest, 10).is_some());
+        assert!(small.try_acquire_for(0, &modest, 69).is_some(), "an eighth would hold no request");
     }
 
     #[test]
@@ -664,9 +812,10 @@ mod tests {
         let pool = pool();
         let tokens = [(STRANGERS, 10), (ONE, 70)];
         let _held = tokens.map(|(party, amount)| block_on(pool.acquire(party, amount)));
-        let since =
-            |mark| [STRANGERS, ONE, OTHER].map(|party| pool.line(party).keeps_waiting_since(mark));
-        let now = || pool.line(ONE).mark();
+        let since = |mark| {
+            [STRANGERS, ONE, OTHER].map(|party| pool.line(party, None).keeps_waiting_since(mark))
+        };
+        let now = || pool.line(ONE, None).mark();
         let stranger = wait(&pool, STRANGERS, 1);
         assert_eq!(since(0), [false; 3], "nobody waited then");
         assert_eq!(since(now()), [true, false, false]);

@@ -491,7 +491,7 @@ mod tests {
             let error = parse("16777215 TiB").expect_err("too much");
             assert!(error.contains(&format!("limits.{key} is more than")), "{error}");
             let limits = parse("1024 TiB").expect("as much as may be").limits();
-            runtime::pool::Pool::new(limits.request_memory.max(limits.reply_memory), &[]);
+            runtime::pool::Pool::new(limits.request_memory.max(limits.reply_memory), &[], 0);
         }
     }
 

@@ -64,3 +64,27 @@ fn as_many_calls_wait_as_their_memory_allows_and_the_next_one_is_not_taken() {
     taken.pop();
     assert!(take().is_some(), "for one that is answered");
 }
+
+#[test]
+fn a_client_with_most_turns_leaves_one_for_another() {
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let turns = of_a_volume(Limits::default().calls.into()) as u32;
+    fixture.data.gate().close();
+    let mut mkdir = |client: &str, xid: u32| {
+        let name = format!("made-{xid}");
+        let args = MKDIR3args { where_: at(&root, &name), attributes: sattr3::default() };
+        let sent = fixture.send(&Client::root(client), xid, NFS_PROGRAM::NFSPROC3_MKDIR, &args);
+        (sent, fixture.data.executed())
+    };
+    let mut sent: Vec<_> = (0..turns).map(|xid| mkdir("127.0.0.2", xid)).collect();
+    let executed = sent.last().expect("many").1;
+    assert_eq!(executed, u64::from(turns - turns / 8), "an eighth is for others");
+    sent.push(mkdir("127.0.0.3", turns));
+    assert_eq!(sent.last().expect("many").1, executed + 1, "it does not wait in line");
+    fixture.data.gate().open();
+    for (sent, _) in &mut sent {
+        fixture.poll(sent);
+        assert_eq!(refusal(sent.reply::<MKDIR3res>()), nfs3_types::nfs3::nfsstat3::NFS3_OK);
+    }
+}

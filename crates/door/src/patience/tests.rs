@@ -26,7 +26,7 @@ async fn take(memory: &Rc<Pool>, bytes: u64) -> Tokens {
 impl Fixture {
     fn with(memory: u64) -> Self {
         let share = Share { least: 0, may_exceed: true };
-        Self { executor: Executor::new(7), memory: Pool::new(memory, &[share]) }
+        Self { executor: Executor::new(7), memory: Pool::new(memory, &[share], u64::MAX) }
     }
 
     fn seconds(&self) -> u64 {
