@@ -10,7 +10,7 @@
 //! 2. Memory for a record is taken before its payload is read, and goes with the call.
 //! 3. A peer that owes us something (the rest of a record that holds memory, or to take its
 //!    replies) is disconnected when [`Patience`] with it has ended: else a few such peers could
-//!    hold all memory for ever. The client reconnects and repeats its calls.
+//!    hold all memory, or their places, for ever. The client reconnects and repeats its calls.
 //! 4. One poll answers at most [`TURN_CALLS`] calls, and reads and writes [`TURN_BYTES`] or a
 //!    little more. If there is more to do, the task goes to the end of the queue: calls that are
 //!    answered at once, however many a peer sends, do not keep the thread from other connections.
@@ -197,6 +197,14 @@ impl<S: Stream> Connection<S> {
         self.reading.is_some() && self.unanswered() < self.max_calls
     }
 
+    /// Reads no more. A record that has not arrived, or waits for memory, will never be a call, and
+    /// holds nothing from now on.
+    fn stop_reading(&mut self) {
+        self.reading = None;
+        self.memory = Memory::None;
+        self.reader = RecordReader::new(Limits::default());
+    }
+
     fn unanswered(&self) -> usize {
         let calls = if is_planted(Bug::UncountedCalls) { 0 } else { self.calls.len() };
         calls + self.outgoing.replies()
@@ -207,7 +215,7 @@ impl<S: Stream> Connection<S> {
         if let Some(stop) = &mut self.reading
             && stop.poll_unpin(context).is_ready()
         {
-            self.reading = None;
+            self.stop_reading();
         }
         let mut any = false;
         while self.may_read() && !self.turn.is_over() {
@@ -230,7 +238,7 @@ impl<S: Stream> Connection<S> {
                         "invariant 1: no more calls are read than may be unanswered"
                     );
                 }
-                Poll::Ready(Ok(None)) => self.reading = None,
+                Poll::Ready(Ok(None)) => self.stop_reading(),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => break,
             }
@@ -331,12 +339,19 @@ impl<S: Stream> Connection<S> {
         self.calls.is_empty() && !matches!(self.memory, Memory::Wanted(_))
     }
 
+    /// Whether it was asked to leave, for a client that waits for its place.
+    fn is_place_wanted(&self) -> bool {
+        let is_asked = self.occupant.as_ref().is_some_and(|occupant| occupant.is_asked());
+        is_asked && !is_planted(Bug::UnhurriedOccupants)
+    }
+
     /// Invariant 3.
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Result<(), GivenUp> {
         // A peer that may not send more for now owes nothing.
         let obligation = match &self.memory {
             Memory::Held(Granted::Arriving(arriving)) if self.may_read() => {
-                Some(Obligation { moved: self.received, lines: [arriving.line(), None] })
+                let lines = [arriving.line(), None];
+                Some(Obligation { moved: self.received, lines, is_place_wanted: false })
             }
             _ => None,
         };
@@ -345,7 +360,8 @@ impl<S: Stream> Connection<S> {
         let obligation = owes_taking.then(|| {
             let holds_calls = !self.calls.is_empty() && !is_planted(Bug::UnhurriedCalls);
             let calls = self.session.line().filter(|_| holds_calls);
-            Obligation { moved: self.sent, lines: [self.outgoing.line(), calls] }
+            let lines = [self.outgoing.line(), calls];
+            Obligation { moved: self.sent, lines, is_place_wanted: self.is_place_wanted() }
         });
         self.reply_patience.poll(context, obligation)
     }

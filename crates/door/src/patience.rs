@@ -7,7 +7,8 @@
 //!
 //! 1. A peer that moves nothing for [`PATIENCE`] is given up.
 //! 2. While a request waits for the memory that the obligation holds, and has waited for a whole
-//!    beat, a peer that moves less than [`LEAST`] in a beat is given up.
+//!    beat, a peer that moves less than [`LEAST`] in a beat is given up. So is a peer that was asked
+//!    to leave its place before the beat: a client waits for the place.
 //!
 //! Rule 1 alone would let a peer hold memory for ever with one byte a minute, and a few dozen of
 //! them hold all of it. Rule 2 costs no peer anything while there is memory: a slow line is no
@@ -39,6 +40,8 @@ pub(crate) struct Obligation {
     pub(crate) moved: u64,
     /// Other requests that may wait for the memory that it holds, one line for each kind of memory.
     pub(crate) lines: [Option<Line>; 2],
+    /// Whether a client waits for the place of the peer.
+    pub(crate) is_place_wanted: bool,
 }
 
 impl Obligation {
@@ -59,7 +62,7 @@ pub(crate) enum GivenUp {
     #[error("the peer did nothing for {} s while it was waited for", PATIENCE.as_secs())]
     Idle,
     /// Rule 2.
-    #[error("the peer was slow while others waited for the memory that it held")]
+    #[error("the peer was slow while others waited for the memory or the place that it held")]
     Slow,
 }
 
@@ -76,6 +79,8 @@ struct Watch {
     moved: u64,
     /// the marks of the lines then,
     marks: [u64; 2],
+    /// whether a client waited for the place of the peer,
+    was_place_wanted: bool,
     /// and the time for which nothing had been moved.
     idle: Duration,
     end: LocalBoxFuture<'static, ()>,
@@ -112,7 +117,9 @@ impl Patience {
             if idle >= PATIENCE + late {
                 return Err(GivenUp::Idle);
             }
-            if obligation.keeps_waiting_since(watch.marks) && moved < LEAST {
+            let is_waited_for =
+                watch.was_place_wanted || obligation.keeps_waiting_since(watch.marks);
+            if is_waited_for && moved < LEAST {
                 return Err(GivenUp::Slow);
             }
             self.begin(&obligation, idle);
@@ -121,7 +128,8 @@ impl Patience {
 
     fn begin(&mut self, obligation: &Obligation, idle: Duration) {
         let (moved, marks) = (obligation.moved, obligation.marks());
-        self.watch = Some(Watch { moved, marks, idle, end: self.clock.sleep(self.beat) });
+        let (was_place_wanted, end) = (obligation.is_place_wanted, self.clock.sleep(self.beat));
+        self.watch = Some(Watch { moved, marks, was_place_wanted, idle, end });
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A connection costs memory, so the places are limited. A client may keep its own for as long as
 //! it likes, with calls or without, but not at the price of others: when a client is at the door
-//! and no place is free, an occupant is asked to leave. Its calls are still answered, and a client
-//! that finds its connection closed opens another for its next call. Without this, a few processes
+//! and no place is free, an occupant is asked to leave. Its calls are still answered, if it takes
+//! the replies without delay ([`crate::patience`]), and a client that finds its connection closed
+//! opens another for its next call. Without this, a few processes
 //! that only connect could shut all others out for ever.
 //!
 //! # The occupant that leaves
@@ -320,6 +321,11 @@ impl Occupant {
         self.asked.set(true);
         self.was_quiet.set(self.is_quiet.get());
         self.leave.notify();
+    }
+
+    /// Whether it was asked to leave.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.get()
     }
 
     /// Whether it was quiet when it was asked to leave: no reply is in flight.

@@ -15,6 +15,9 @@ planted::bugs! {
     LatePatience,
     /// A peer that takes no replies is not hurried for the memory of the calls behind them.
     UnhurriedCalls,
+    /// A peer that takes no replies is not hurried for its place, which a client at the door waits
+    /// for.
+    UnhurriedOccupants,
     /// A client that no export admits waits at the door like one that is admitted.
     AdmittedStrangers,
 }

@@ -223,3 +223,41 @@ fn a_peer_that_takes_no_replies_does_not_keep_others_from_memory_for_calls() {
         assert_eq!(why, GivenUp::Slow, "others wait for memory that its calls hold");
     });
 }
+
+#[test]
+fn a_connection_that_reads_no_more_gives_back_the_memory_of_what_has_not_arrived() {
+    with_connection(async |mut connection, mut peer, alarm| {
+        peer.write_all(&write_header()).await.expect("sent");
+        drive(&mut connection, |_| alarm.sleepers.get() == 1).await;
+        let other = connection.session.clone();
+        let party = other.party(&[]);
+        let mut waits = other.arriving_memory(party, 1 << 30).boxed_local(); // all it may have
+        assert!(waits.as_mut().now_or_never().is_none());
+        // A call that is being executed keeps the connection.
+        connection.calls.push(std::future::pending().boxed_local());
+        connection.reading = Some(std::future::ready(()).boxed_local());
+        drive(&mut connection, |_| true).await;
+        assert!(waits.now_or_never().is_some());
+    });
+}
+
+#[test]
+fn an_occupant_that_is_asked_to_leave_is_hurried() {
+    with_connection(async |connection, peer, alarm| {
+        let places = crate::places::Places::new(alarm.clone(), 1, Rc::new(|_| true));
+        let address = [127, 0, 0, 1].into();
+        let place = places.enter(address).now_or_never().flatten().expect("it is free");
+        let mut connection = connection.noted_by(place.occupant().clone());
+        let full = vec![0; ROOM];
+        while connection.stream.as_ref().expect(OPEN).try_write(&full).expect("it is there") > 0 {}
+        peer.try_write(&null_calls(1)).expect("there is room");
+        drive(&mut connection, |connection| connection.outgoing.replies() == 1).await;
+        let before = alarm.sleepers.get();
+        alarm.rings.notify();
+        drive(&mut connection, |_| alarm.sleepers.get() > before).await;
+        places.relieve();
+        assert!(place.occupant().is_asked());
+        let ended = ring_to_the_end(&mut connection, &alarm).await;
+        assert_eq!(ended, (2, GivenUp::Slow), "a beat in which it was asked, and a whole one");
+    });
+}

@@ -52,7 +52,11 @@ impl Fixture {
             };
             let mut patience = Patience::new(clock.clone(), BEAT);
             let watch = poll_fn(|context| {
-                let obligation = Obligation { moved: moved.get(), lines: [held.line(), None] };
+                let obligation = Obligation {
+                    moved: moved.get(),
+                    lines: [held.line(), None],
+                    is_place_wanted: false,
+                };
                 match patience.poll(context, Some(obligation)) {
                     Ok(()) => Poll::Pending,
                     Err(given_up) => Poll::Ready(given_up),
@@ -139,7 +143,7 @@ fn a_debt_that_holds_nothing_is_not_hurried() {
     fixture.spawn(async move { drop(take(&waiting, 1).await) });
     let mut patience = Patience::new(clock, BEAT);
     let given_up = fixture.executor.block_on(poll_fn(|context| {
-        let obligation = Obligation { moved: 0, lines: [None, None] };
+        let obligation = Obligation { moved: 0, lines: [None, None], is_place_wanted: false };
         match patience.poll(context, Some(obligation)) {
             Ok(()) => Poll::Pending,
             Err(given_up) => Poll::Ready(given_up),
