@@ -8,8 +8,9 @@ use vfs::{FsError, Lost};
 pub(crate) enum Refused {
     /// Refused before any file system was called.
     Unasked(Status),
-    /// The call takes long; the client retries it later, as another call.
-    Later,
+    /// Refused by a file system before it was asked for a change. The client may retry it as
+    /// another call.
+    Asked(Status),
     /// The answer was lost, and the changes that it shows may never have happened.
     Lost,
 }
@@ -17,8 +18,7 @@ pub(crate) enum Refused {
 impl Refused {
     pub(crate) fn status(self) -> Status {
         match self {
-            Self::Unasked(status) => status,
-            Self::Later => Status::Jukebox,
+            Self::Unasked(status) | Self::Asked(status) => status,
             Self::Lost => Status::Io,
         }
     }
@@ -26,10 +26,7 @@ impl Refused {
 
 impl From<FsError> for Refused {
     fn from(error: FsError) -> Self {
-        match error {
-            FsError::Jukebox => Self::Later,
-            error => Self::Unasked(status(error)),
-        }
+        Self::Unasked(status(error))
     }
 }
 
@@ -104,12 +101,8 @@ mod tests {
             (FsError::Corrupt, 5),
         ] {
             assert_eq!(status(error) as u32, number, "{error}");
-            let refused = match error {
-                FsError::Jukebox => Refused::Later,
-                error => Refused::Unasked(status(error)),
-            };
-            assert_eq!(Refused::from(error), refused, "{error}");
-            assert_eq!(refused.status(), status(error));
+            assert_eq!(Refused::from(error), Refused::Unasked(status(error)), "{error}");
+            assert_eq!(Refused::from(error).status(), status(error));
         }
         assert_eq!(Refused::from(Lost).status(), Status::Io);
     }

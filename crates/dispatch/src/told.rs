@@ -14,6 +14,7 @@
 use vfs::{Accepted, Durable, FsError, Lost, ObjectId, Sealed};
 
 use crate::planted::{Bug, is_planted};
+use crate::refused::{Refused, status};
 use crate::volume::Served;
 
 /// An answer that may be encoded.
@@ -87,13 +88,13 @@ impl Served {
     ///
     /// # Errors
     /// As [`vfs::FileSystem::ensure_named`].
-    pub(crate) async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
+    pub(crate) async fn ensure_named(&self, id: ObjectId) -> Result<(), Refused> {
         if self.delayed().is_none() && !self.owes() {
             return Ok(());
         }
         match self.file_system.ensure_named(id).await {
             Err(FsError::Stale) => Ok(()), // the call reports it, and waits for the removal
-            named => named,
+            named => named.map_err(|error| Refused::Asked(status(error))),
         }
     }
 

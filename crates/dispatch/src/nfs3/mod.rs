@@ -142,8 +142,9 @@ fn reply<T: Encode, W: Encode + Default>(xid: u32, answered: Answered<T, W>) -> 
             match refused {
                 Refused::Unasked(_) => reply.bare(),
                 // A call whose answer was lost may have been executed, once; and the retry of a
-                // postponed call is another call: if this one is repeated, it may be too late.
-                Refused::Lost | Refused::Later => reply,
+                // call that a file system refused is another call: if this one is repeated, it may
+                // be too late.
+                Refused::Lost | Refused::Asked(_) => reply,
             }
         }
     }

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use dispatch::{Exports, Limits, Window};
 use nfs3_types::nfs3::{
-    MKDIR3args, MKDIR3res, NFS_PROGRAM, Nfs3Option, SETATTR3args, SETATTR3res, nfs_fh3, nfsstat3,
-    sattr3,
+    MKDIR3args, MKDIR3res, NFS_PROGRAM, Nfs3Option, SETATTR3args, SETATTR3res, WRITE3args,
+    WRITE3res, nfs_fh3, nfsstat3, sattr3, stable_how,
 };
+use nfs3_types::xdr_codec::Opaque;
 use vfs::FsError;
 
 use crate::fixture::{Fixture, Sent, at, local, refusal};
@@ -62,6 +63,31 @@ fn a_late_duplicate_of_a_call_that_was_put_off_hears_so_again_and_changes_nothin
 #[test]
 fn a_late_duplicate_of_a_call_that_failed_hears_so_again_and_changes_nothing() {
     assert_eq!(late_duplicate(FsError::Io), (nfsstat3::NFS3ERR_IO, 0o755));
+}
+
+/// On a volume that is declared delayed a stable WRITE waits until its file has a name. That fails,
+/// the data is written by another call and overwritten by a third; then a duplicate of the first
+/// arrives.
+#[test]
+fn a_late_duplicate_of_a_write_whose_file_may_have_no_name_writes_nothing() {
+    for (error, status) in
+        [(FsError::Jukebox, nfsstat3::NFS3ERR_JUKEBOX), (FsError::Io, nfsstat3::NFS3ERR_IO)]
+    {
+        let (mut fixture, data, directory) = refusing();
+        fixture.dispatcher.set_exports(crate::delayed::delayed());
+        let file = fixture.create(&local(), &directory, "file");
+        let mut write = |xid, text: &'static [u8]| {
+            let (count, data) = (text.len() as u32, Opaque::borrowed(text));
+            let stable = stable_how::FILE_SYNC;
+            let args = WRITE3args { file: file.clone(), offset: 0, count, stable, data };
+            let sent = fixture.send(&local(), xid, NFS_PROGRAM::NFSPROC3_WRITE, &args);
+            refusal(sent.reply::<WRITE3res>())
+        };
+        data.refusal.set(Some(error));
+        let all = [(1, &b"old"[..]), (2, b"old"), (3, b"new"), (1, b"old")];
+        let statuses = all.map(|(xid, text)| write(xid, text));
+        assert_eq!(statuses, [status, nfsstat3::NFS3_OK, nfsstat3::NFS3_OK, status], "{error:?}");
+    }
 }
 
 #[cfg(feature = "planted-bugs")]

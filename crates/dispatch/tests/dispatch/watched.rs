@@ -26,7 +26,7 @@ pub(crate) struct Watched {
     /// The error of every GETATTR and READ.
     pub(crate) broken: Cell<Option<FsError>>,
     /// The error with which the next change of names or attributes is refused without being
-    /// executed.
+    /// executed, or the next question whether a file has a name.
     pub(crate) refusal: Cell<Option<FsError>>,
 }
 
@@ -176,6 +176,10 @@ macro_rules! watched {
 
             async fn fsinfo(&self, id: ObjectId) -> Sealed<Answer<FsInfo>> {
                 self.files.fsinfo(id).await
+            }
+
+            async fn ensure_named(&self, _: ObjectId) -> Result<(), FsError> {
+                self.refusal.take().map_or(Ok(()), Err)
             }
 
             async fn pathconf(&self, id: ObjectId) -> Sealed<Answer<PathConf>> {
