@@ -14,11 +14,12 @@ use bytes::Bytes;
 use nfs::mount::{Export, ExportList, Mount, MountList};
 use nfs::xdr::{Encode, Encoder, UNIT};
 
+use crate::reply_cache::in_bounds;
 use crate::{Exports, Volume, Volumes};
 
 /// The most mounts that are remembered.
 const MAX_REMEMBERED: usize = 1024;
-/// The most mounts of one client.
+/// The most mounts of one client. An IPv6 network of 64 bits is one client.
 const MAX_OF_CLIENT: usize = 32;
 /// The most bytes of all paths: a reply has room for them.
 const MAX_PATH_BYTES: usize = 256 << 10;
@@ -35,9 +36,10 @@ impl Mounts {
     pub(crate) fn add(&self, client: IpAddr, path: &[u8]) {
         self.remove(client, path);
         let mut mounts = self.mounts.borrow_mut();
-        let of_client = mounts.iter().filter(|(who, _)| *who == client).count();
+        let is_of_client = |who: IpAddr| in_bounds(who) == in_bounds(client);
+        let of_client = mounts.iter().filter(|(who, _)| is_of_client(*who)).count();
         if of_client >= MAX_OF_CLIENT {
-            let oldest = mounts.iter().position(|(who, _)| *who == client);
+            let oldest = mounts.iter().position(|(who, _)| is_of_client(*who));
             oldest.and_then(|oldest| mounts.remove(oldest));
         }
         mounts.push_back((client, Bytes::from(canonical(path))));
@@ -121,6 +123,17 @@ mod tests {
             assert_eq!(canonical(spelling.as_bytes()), b"/data/a", "{spelling}");
         }
         assert_eq!(canonical(b"/data/../.."), b"/data", "the parent of a root is the root");
+    }
+
+    #[test]
+    fn a_client_with_many_addresses_of_one_network_keeps_no_mount_of_others_from_the_list() {
+        let (mounts, other) = (Mounts::default(), IpAddr::from([127, 0, 0, 1]));
+        mounts.add(other, b"/data");
+        for low in 0..2 * MAX_REMEMBERED as u16 {
+            mounts.add(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, low]), b"/data");
+        }
+        assert_eq!(mounts.mounts.borrow().len(), 1 + MAX_OF_CLIENT);
+        assert!(mounts.mounts.borrow().iter().any(|(client, _)| *client == other));
     }
 
     #[test]
