@@ -96,6 +96,10 @@ struct Stretch {
 /// Bytes of the longest piece that has more than one stretch: a part of a buffer.
 const PIECE_MOST: u64 = block::PART as u64;
 
+/// Bytes of a part of a stretch that its reader copies anyway. A longer part is kept until a reply
+/// is sent, so it must not pin much memory beside its own.
+const COPIED_BY_READER: usize = 8 << 10;
+
 /// More uses than these make no difference.
 const USES_MOST: u8 = 3;
 
@@ -187,7 +191,7 @@ impl DataCache {
             state.ahead -= stretch.ahead();
             stretch.is_ahead = false;
             stretch.note_use(from, to);
-            return Found::Here(stretch.data.slice(from..to));
+            return Found::Here(part_to_send(&stretch.data, from..to));
         }
         let next = state.stretches.range(range.start..range.end).next();
         Found::Nothing(next.map_or(range.end, |(&start, _)| start))
@@ -450,6 +454,11 @@ impl State {
 /// Bytes of memory that cached data takes: a stretch is an entry of three trees.
 fn cost(data: &Bytes) -> usize {
     block::memory_of(data.len()) + size_of::<Stretch>() + 128
+}
+
+/// A part of a stretch for a reader that may keep it for long.
+fn part_to_send(stretch: &Bytes, part: Range<usize>) -> Bytes {
+    if part.len() <= COPIED_BY_READER { stretch.slice(part) } else { block::part_of(stretch, part) }
 }
 
 #[cfg(test)]

@@ -303,3 +303,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_part_that_a_reply_keeps_pins_no_more_than_twice_its_bytes() {
+    const WHOLE: usize = 32 << 10;
+    let stretch = Bytes::from(vec![7; WHOLE]);
+    for (length, is_shared) in [
+        (COPIED_BY_READER, true), // the reader copies it
+        (COPIED_BY_READER + 1, false),
+        (WHOLE / 2, false),
+        (WHOLE / 2 + 1, true),
+        (WHOLE, true),
+    ] {
+        let part = part_to_send(&stretch, 0..length);
+        assert_eq!(part.as_ptr() == stretch.as_ptr(), is_shared, "{length}");
+        assert_eq!(part, stretch[..length]);
+    }
+}
