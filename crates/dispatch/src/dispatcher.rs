@@ -14,10 +14,10 @@
 //!
 //! Bounds make callers wait and never fail. Each party has a share of them ([`parties`]), so that
 //! no volume and no stranger can take everything. Of a party's clients the one that holds least is
-//! served first, and none can hold everything ([`runtime::pool`]). Bounds cannot wait for each other in a circle:
-//! memory for requests is taken first (the share of those that arrive before all), then memory for
-//! replies, then the turn. A call that has a turn waits for the disk alone, and memory for replies
-//! comes back from a socket that takes bytes or is given up.
+//! served first, and none can hold everything ([`runtime::pool`]). Bounds cannot wait for each
+//! other in a circle: memory for requests is taken first (the share of those that arrive before
+//! all), then memory for replies, then the turn. A call that has a turn waits for the disk alone,
+//! and memory for replies comes back from a socket that takes bytes or is given up.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;

@@ -7,8 +7,8 @@
 //!
 //! 1. A peer that moves nothing for [`PATIENCE`] is given up.
 //! 2. While a request waits for the memory that the obligation holds, and has waited for a whole
-//!    beat, a peer that moves less than [`LEAST`] in a beat is given up. So is a peer that was asked
-//!    to leave its place before the beat: a client waits for the place.
+//!    beat, a peer that moves less than [`LEAST`] in a beat is given up. So is a peer that was
+//!    asked to leave its place before the beat: a client waits for the place.
 //!
 //! Rule 1 alone would let a peer hold memory for ever with one byte a minute, and a few dozen of
 //! them hold all of it. Rule 2 costs no peer anything while there is memory: a slow line is no
