@@ -129,7 +129,8 @@ fn turns(stage: &Stage, workload: &Workload, crowd: &Crowd) -> Result<(), String
         record(xid as u32, &Request::Setattr(calls::setattr(&crowd.files.data, mode)))
     };
     let a_client = workload.bounds.calls_per_connection as u64;
-    let clients = (share + 1).div_ceil(a_client);
+    // One client alone does not get all of them.
+    let clients = (share + 1).div_ceil(a_client).max(share.min(2));
     let lanes: Vec<_> = (0..clients)
         .map(|client| sends(stage, crowd, client, (0..a_client).map(change).collect()))
         .collect();

@@ -114,7 +114,7 @@ fn given_back(stage: &Stage) -> Result<(), String> {
 fn of_turn(turn: &QuietTurn, workload: &Workload) -> Result<(), String> {
     let most = workload.bounds.calls_per_connection as u64;
     let (mut calls, mut waits) = (TURN_CALLS as u64, DISK);
-    if workload.scene != Scene::Flood {
+    if !matches!(workload.scene, Scene::Flood | Scene::Hoard) {
         // It waits once for turns and once for the memory of a peer that owes; others use what they
         // hold.
         calls = 3 * calls + most;
@@ -126,7 +126,8 @@ fn of_turn(turn: &QuietTurn, workload: &Workload) -> Result<(), String> {
     let disk = calls * BESIDE_PAYLOAD + turns * bytes;
     let hold = |what: &str, done: u64, each: u64, more: u64| {
         let most = each * turn.others + more;
-        if done > most { Err(format!("{what} of others: {done} of {most}")) } else { Ok(()) }
+        let is_over = done > most && !turn.may_wait_for_disk;
+        if is_over { Err(format!("{what} of others: {done} of {most}")) } else { Ok(()) }
     };
     hold("calls", turn.calls, calls, 0)?;
     hold("bytes", turn.bytes, turns * bytes, 0)?;
@@ -154,7 +155,7 @@ fn of_patience(lane: &Lane, workload: &Workload) -> Result<(), String> {
     if waited > most {
         return Err(format!("given up after {waited:?}, a beat too late"));
     }
-    if is_ample && waited < PATIENCE {
+    if workload.scene == Scene::Flood && waited < PATIENCE {
         return Err(format!("given up after {waited:?}, while nobody waited"));
     }
     Ok(())
@@ -179,8 +180,10 @@ fn of_newcomer(lane: &Lane, workload: &Workload) -> Result<(), String> {
     } else {
         QUIET + LEAVING * places + KEEPS * places
     };
-    let has_debtors = workload.scene == Scene::Full(Occupants::Mixed) && is_full;
-    let most = if has_debtors { most + PATIENCE + REPLY_BEAT + LEAVING * places } else { most };
+    let may_owe = matches!(workload.scene, Scene::Full(Occupants::Mixed | Occupants::Deaf));
+    let has_debtors = may_owe && is_full;
+    // A peer that does not take its replies is given up in the second beat after it was asked.
+    let most = if has_debtors { most + 2 * REPLY_BEAT + LEAVING * places } else { most };
     match waited {
         Some(waited) if waited <= most => Ok(()),
         Some(waited) => Err(format!("a place after {waited:?}, where {most:?} are the most")),

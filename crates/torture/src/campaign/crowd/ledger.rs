@@ -78,6 +78,7 @@ pub(super) enum Role {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     at: Instant,
+    may_wait_for_disk: bool,
     answered: u64,
     moved: u64,
     disk_bytes: u64,
@@ -97,6 +98,8 @@ pub(super) struct Found {
 /// The server's work for all others between a quiet client's call and its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuietTurn {
+    /// Whether the call reads data: others go on while it waits for the disk.
+    pub(super) may_wait_for_disk: bool,
     pub(super) waited: Duration,
     pub(super) calls: u64,
     pub(super) bytes: u64,
@@ -158,11 +161,12 @@ impl Ledger {
     }
 
     /// A quiet client sends a call.
-    pub(super) fn asks(&self, lane: &Lane) {
+    pub(super) fn asks(&self, lane: &Lane, may_wait_for_disk: bool) {
         let mut live = 0;
         self.each_live(|_| live += 1);
         lane.asked.set(Some(Asked {
             at: self.clock.now(),
+            may_wait_for_disk,
             answered: self.answered.get(),
             moved: self.moved.get(),
             disk_bytes: (self.disk_bytes)(),
@@ -175,6 +179,7 @@ impl Ledger {
         let Some(asked) = lane.asked.take() else { return };
         let came = self.lanes.borrow().len() - asked.lanes_ever;
         self.turns.borrow_mut().push(QuietTurn {
+            may_wait_for_disk: asked.may_wait_for_disk,
             waited: self.clock.now().since(asked.at),
             calls: (self.answered.get() - asked.answered).saturating_sub(1), // its own
             bytes: self.moved.get() - asked.moved,

@@ -84,13 +84,15 @@ mod tests {
     use super::*;
     use workload::{Edge, Occupants, Scene};
 
-    const SCENES: [Scene; 11] = [
+    const SCENES: [Scene; 13] = [
         Scene::Flood,
         Scene::Scarce,
         Scene::Deaf,
+        Scene::Hoard,
         Scene::Full(Occupants::BusyStrangers),
         Scene::Full(Occupants::OneAddress),
         Scene::Full(Occupants::QuietGuests),
+        Scene::Full(Occupants::Deaf),
         Scene::Full(Occupants::Mixed),
         Scene::Edge(Edge::Calls),
         Scene::Edge(Edge::Turns),

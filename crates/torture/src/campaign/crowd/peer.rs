@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use dispatch::MAX_TRANSFER;
-use door::{PATIENCE, Stream};
+use door::{LEAST, PATIENCE, REPLY_BEAT, Stream};
 use futures::FutureExt;
 use futures::future::select;
 use nfs3_types::nfs3::{
@@ -31,6 +31,10 @@ pub(super) const KEEPS: Duration = Duration::from_secs(3);
 const NAMES: u64 = 6;
 /// Bytes of the file that is read, and of the one that is written.
 pub(super) const DATA_BYTES: u64 = 512 << 10;
+/// Bytes that a quiet client reads.
+const QUIET_BYTES: u32 = 2048;
+/// Beats for which a hoarder takes replies.
+const HOARDER_BEATS: usize = 20;
 /// The payload of a WRITE that is never completed.
 const HALF_BYTES: usize = 320 << 10;
 
@@ -94,6 +98,7 @@ impl Crowd {
                 let habit = Habit { takes: false, ..BRISK };
                 self.work(peer, (calls, mix), habit, true, number, &mut prng).await;
             }
+            Manner::Hoarder { calls } => self.hoard(peer, calls).await,
             Manner::HalfSent { bytes } => {
                 let mut client = self.connect(peer, Role::HalfSent);
                 let data = vec![1; HALF_BYTES];
@@ -128,14 +133,15 @@ impl Crowd {
     ) -> Result<(), String> {
         let mut client = self.connect(peer, Role::Quiet);
         for xid in 0..calls as u32 {
-            let request = match prng.below(3) {
+            let request = match prng.below(4) {
+                3 => Request::Read(calls::read(&self.files.data, 0, QUIET_BYTES)),
                 0 => Request::Lookup(calls::lookup(&self.files.still, "kept")),
                 1 => Request::Access(calls::access(&self.files.still, 1)),
                 _ => Request::Getattr(calls::getattr(&self.files.still)),
             };
             let record = record(xid, &request);
             client.lane.shortest.set(record.len());
-            self.ledger.asks(&client.lane);
+            self.ledger.asks(&client.lane, matches!(request, Request::Read(_)));
             let answer = exchange(&mut client, &record).await;
             let answer = answer.ok_or("a quiet client was hung up on")?;
             let (answered, answer) = protocol::reply(&answer).ok_or("a reply that is none")?;
@@ -179,6 +185,30 @@ impl Crowd {
         pump(&mut client, habit, &*self.clock, leaves_after, next).await;
         if !habit.takes {
             self.stay(&client).await;
+        }
+    }
+
+    /// Sends all calls, and takes the least that is tolerated in each beat.
+    async fn hoard(&self, peer: &Peer, calls: u64) {
+        let mut client = self.connect(peer, Role::Other);
+        for xid in 0..calls as u32 {
+            let record =
+                record(xid, &Request::Read(calls::read(&self.files.data, 0, MAX_TRANSFER)));
+            client.lane.shortest.set(record.len());
+            if client.pipe.write_all(&record).await.is_err() {
+                return;
+            }
+        }
+        let mut buffer = vec![0; LEAST as usize];
+        for _ in 0..HOARDER_BEATS {
+            self.clock.sleep(REPLY_BEAT).await;
+            let mut taken = 0;
+            while taken < buffer.len() {
+                match client.pipe.read(&mut buffer[taken..]).await {
+                    Ok(length) if length > 0 => taken += length,
+                    _ => return,
+                }
+            }
         }
     }
 

@@ -23,6 +23,8 @@ pub(super) enum Scene {
     Scarce,
     /// Most of the memory is held by replies that peers do not take.
     Deaf,
+    /// One client asks for more data than there is memory for, and takes it as slowly as it may.
+    Hoard,
     /// All places are taken, by occupants of one kind, and more clients want one.
     Full(Occupants),
     /// A limit is reached, and exceeded by one.
@@ -38,6 +40,8 @@ pub(super) enum Occupants {
     OneAddress,
     /// Idle admitted clients, each with an address of its own.
     QuietGuests,
+    /// One address with all of them, on which no replies are taken.
+    Deaf,
     /// A bit of everything, and some clients that take no replies.
     Mixed,
 }
@@ -87,6 +91,9 @@ pub(super) enum Manner {
     Slow { calls: u64, mix: Mix, step: usize, pause_us: u64 },
     /// Calls whose replies are never taken.
     Deaf { calls: u64, mix: Mix },
+    /// READs of whole files at once, whose replies are taken as slowly as a peer may for whose
+    /// memory others wait.
+    Hoarder { calls: u64 },
     /// The first part of a large WRITE.
     HalfSent { bytes: usize },
     /// Nothing but a connection.
@@ -131,7 +138,7 @@ impl Workload {
     /// The crowd of a seed.
     pub(super) fn draw(seed: u64, design: Design) -> Self {
         let mut prng = Prng::new(seed);
-        let scene = match prng.below(12) {
+        let scene = match prng.below(14) {
             0..=3 => Scene::Flood,
             4 | 5 => Scene::Scarce,
             6 => Scene::Deaf,
@@ -139,6 +146,8 @@ impl Workload {
             8 => Scene::Full(Occupants::OneAddress),
             9 => Scene::Full(Occupants::QuietGuests),
             10 => Scene::Full(Occupants::Mixed),
+            11 => Scene::Hoard,
+            12 => Scene::Full(Occupants::Deaf),
             _ => Scene::Edge(match prng.below(4) {
                 0 => Edge::Calls,
                 1 => Edge::Turns,
@@ -167,6 +176,11 @@ impl Workload {
                 let limits = Limits { request_memory: 4 * LONGEST, ..Limits::default() };
                 let bounds = Bounds { calls_per_connection: 64, ..enough };
                 (limits, bounds, deaf(prng))
+            }
+            Scene::Hoard => {
+                let limits = Limits { request_memory: AMPLE, ..Limits::default() };
+                let bounds = Bounds { calls_per_connection: 64, ..enough };
+                (limits, bounds, hoard(prng))
             }
             Scene::Full(who) => {
                 let connections = prng.between(2, 12);
@@ -261,6 +275,22 @@ fn deaf(prng: &mut Prng) -> Vec<Peer> {
     peers
 }
 
+/// One client with many connections that has all the memory that it can get, and a quiet one that
+/// comes later.
+fn hoard(prng: &mut Prng) -> Vec<Peer> {
+    let hoarder = |_| Peer {
+        address: guest(1),
+        manner: Manner::Hoarder { calls: 60 },
+        start: Duration::ZERO,
+        room: 256 << 10,
+    };
+    let mut peers: Vec<Peer> = (0..prng.between(11, 16)).map(hoarder).collect();
+    let start = Duration::from_millis(prng.between(1, 4_000));
+    let manner = Manner::Quiet { calls: 20, pause_us: 1_000_000 };
+    peers.push(Peer { address: guest(0), manner, start, room: 64 << 10 });
+    peers
+}
+
 fn any_mix(prng: &mut Prng) -> Mix {
     [Mix::Small, Mix::Small, Mix::Reads, Mix::Changes, Mix::Large, Mix::Any][prng.index(6)]
 }
@@ -275,6 +305,7 @@ fn full(prng: &mut Prng, who: Occupants, places: u64) -> Vec<Peer> {
             Occupants::BusyStrangers => (stranger(number), busy),
             Occupants::OneAddress => (guest(1), busy),
             Occupants::QuietGuests => (guest(number + 1), Manner::Idle),
+            Occupants::Deaf => (guest(1), Manner::Deaf { calls: 400, mix: Mix::Reads }),
             Occupants::Mixed => match prng.below(5) {
                 0 => (stranger(number), busy),
                 1 => (guest(1), busy),
@@ -305,7 +336,7 @@ mod tests {
         let again: Vec<String> = (0..400).map(|seed| format!("{:?}", scene(seed))).collect();
         assert_eq!(scenes, again);
         let different: std::collections::BTreeSet<&String> = scenes.iter().collect();
-        assert_eq!(different.len(), 3 + 4 + 4);
+        assert_eq!(different.len(), 4 + 5 + 4);
         for seed in 0..400 {
             let Workload { limits, .. } = Workload::draw(seed, Design::SYNC);
             assert!(limits.request_memory >= 2 * LONGEST, "seed {seed}: a record must fit");

@@ -187,6 +187,7 @@ pub(super) const ROWS: &[Row] = &[
     row("door/UncountedCalls", Design::SYNC, How::Crowds),
     row("door/LatePatience", Design::RAM, How::Crowds),
     row("door/UnhurriedCalls", Design::RAM, How::Crowds),
+    row("door/UnhurriedOccupants", Design::RAM, How::Crowds),
     row("door/AdmittedStrangers", Design::SHADOW, How::Crowds),
     // Replies that differ from the reference's.
     row("LeakedFragments", Design::SYNC, How::Reference(3)),
