@@ -19,6 +19,7 @@ use runtime::Runtime;
 use server::config::{Listen, parse_address};
 use server::control::{Act, Desk, Refused, Socket};
 use server::disks::Disks;
+use server::reactor::elsewhere;
 use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Signals, Volume as Served, reactor};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -85,42 +86,64 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     log_to_standard_error();
     end_with_a_panic();
     let settings = read_settings(arguments)?;
-    let (mut created, has_served) = (Vec::new(), Cell::new(false));
-    let served = create_missing(arguments, &mut created).and_then(|()| {
-        let serving = reactor::block_on(|runtime| serve(arguments, settings, runtime, &has_served));
-        serving.map_err(Failure::Start)?
-    });
-    if served.is_err() && !has_served.get() {
-        created.into_iter().for_each(mkfs::undo_create);
-    }
+    let serving = reactor::block_on(|runtime| create_and_serve(arguments, settings, runtime));
+    let served = serving.map_err(Failure::Start)?;
     words::drain();
     served
 }
 
-/// Creates missing volumes and completes unfinished ones, if the arguments ask for it.
-fn create_missing<'a>(
-    arguments: &'a ServeArguments,
-    created: &mut Vec<&'a Path>,
+/// Creates missing volumes and serves all. The new ones are removed if none is served in the end.
+async fn create_and_serve(
+    arguments: &ServeArguments,
+    settings: Settings,
+    runtime: Runtime,
 ) -> Result<(), Failure> {
-    let Some(size) = arguments.create else { return Ok(()) };
+    let mut signals = Signals::new()?;
+    let (mut created, has_served) = (Vec::new(), Cell::new(false));
+    let served = match create_missing(arguments, &mut signals, &mut created).await {
+        Ok(true) => serve(arguments, settings, runtime, signals, &has_served).await,
+        ended => ended.map(drop),
+    };
+    if !has_served.get() {
+        created.into_iter().for_each(mkfs::undo_create);
+    }
+    served
+}
+
+/// Creates missing volumes and completes unfinished ones, if the arguments ask for it. Returns
+/// whether no signal to end came meanwhile: such a signal takes effect when the volume is complete,
+/// and a second one at once.
+async fn create_missing<'a>(
+    arguments: &'a ServeArguments,
+    signals: &mut Signals,
+    created: &mut Vec<&'a Path>,
+) -> Result<bool, Failure> {
+    let Some(size) = arguments.create else { return Ok(true) };
     for path in &arguments.volumes {
-        if !path.exists() {
-            mkfs::create(path, size)?;
-            created.push(path);
-        } else if mkfs::is_unfinished(path) {
-            mkfs::finish(path, size)?;
+        let (is_new, folder) = (!path.exists(), path.clone());
+        let make = move || {
+            if is_new {
+                return mkfs::create(&folder, size);
+            }
+            if mkfs::is_unfinished(&folder) { mkfs::finish(&folder, size) } else { Ok(()) }
+        };
+        signals.while_starting(elsewhere(make), || false).await??;
+        created.extend(is_new.then_some(path.as_path()));
+        if signals.is_end_asked() {
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 async fn serve(
     arguments: &ServeArguments,
     settings: Settings,
     runtime: Runtime,
+    signals: Signals,
     has_served: &Cell<bool>,
 ) -> Result<(), Failure> {
-    let (signals, mut opened) = (Signals::new()?, Vec::new());
+    let mut opened = Vec::new();
     let ready = |info: &ReadyInfo| {
         has_served.set(true);
         announce(info);
@@ -157,6 +180,7 @@ async fn open_and_serve(
     let refused = results.iter().filter(|result| result.is_err()).count();
     let all_refused = refused == results.len();
     let (mut volumes, mut desks, mut keepers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut unclaimed = None;
     for ((name, volume), result) in found.into_iter().zip(results) {
         match result {
             Ok(open) => {
@@ -170,7 +194,12 @@ async fn open_and_serve(
                         front::watch(front, volume.path.clone(), runtime);
                     }
                 }
-                let socket = claim_socket(&volume, arguments.control.as_deref())?;
+                let claimed = claim_socket(&volume, arguments.control.as_deref());
+                // The others are open, too, and must be noted first.
+                let socket = claimed.unwrap_or_else(|failure| {
+                    unclaimed = Some(failure);
+                    None
+                });
                 let (path, files) = (volume.path.clone(), file_system.clone());
                 let keeper = Keeper::new(path, files, jobs.clone(), runtime);
                 keepers.push((keeper.clone(), volume.settings.snapshots));
@@ -194,6 +223,9 @@ async fn open_and_serve(
                 settings.refused.push(name);
             }
         }
+    }
+    if let Some(failure) = unclaimed {
+        return Err(failure);
     }
     for (keeper, settings) in keepers.into_iter().filter(|_| !arguments.read_only) {
         keeper.go_on();

@@ -233,6 +233,11 @@ impl ServerHandle {
         Ok(())
     }
 
+    /// Whether there is a configuration file.
+    pub(crate) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Durability of a volume's export: `durable`, or `delayed` if replies do not wait for the
     /// disk.
     pub fn durability(&self, volume: &str) -> &'static str {

@@ -114,6 +114,11 @@ impl Signals {
         }
     }
 
+    /// Whether a signal to end came during a start.
+    pub fn is_end_asked(&self) -> bool {
+        self.was_asked
+    }
+
     /// Runs work that leaves nothing behind when it is dropped. `None` if a signal to end comes
     /// first.
     pub async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
@@ -173,6 +178,7 @@ enum Asked {
 
 async fn reload(handle: &ServerHandle) {
     match handle.reload_exports().await {
+        Ok(()) if !handle.has_file() => tracing::info!("SIGHUP: there is no configuration to read"),
         Ok(()) => tracing::info!("the exports were read anew"),
         Err(error) => {
             tracing::error!(%error, "the exports stay as they were: no access has changed")

@@ -12,7 +12,7 @@ use nfs3_types::nfs3::{CREATE3args, createhow3, diropargs3, sattr3};
 use serde_json::Value;
 
 use crate::common::serving::{Serving, good, put};
-use crate::common::{Folder, on, pause};
+use crate::common::{Folder, duramen_in_time, on, pause};
 
 /// Creates a volume with soft updates.
 fn soft_volume(folder: &Folder) -> std::path::PathBuf {
@@ -227,6 +227,10 @@ fn a_bare_disk_has_the_socket_that_is_named() {
     on("serve", &other, &more).failed(1, "another server listens on");
     assert_eq!(info(&other, &[])["state"], "clean", "it was left alone");
     let volume = soft_volume(&folder);
+    let [one, another] = [&other, &volume].map(|path| path.to_str().expect("plain"));
+    let both = [&["serve", one, another], &more[..]].concat();
+    duramen_in_time(&both).failed(1, "another server listens on");
+    assert_eq!(info(&volume, &[])["state"], "clean", "it was opened, too");
     on("serve", &volume, &more).failed(2, "a folder has its own socket");
     assert!(serving.stop().success());
     assert!(!socket.exists());

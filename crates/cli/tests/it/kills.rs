@@ -28,19 +28,19 @@ const CALLS: &[&str] = &[
 const RING: &[&str] = &["io_uring_enter"];
 const SIZE: &str = "16M";
 
-/// Starts `duramen`, which is killed at its `nth` call of this kind, counted from 1.
-fn start(arguments: &[&str], call: &str, nth: usize) -> Child {
+/// Starts `duramen`, which gets a signal at its `nth` call of this kind, counted from 1.
+fn start(arguments: &[&str], call: &str, nth: usize, signal: &str) -> Child {
     let mut strace = Command::new("strace");
     // With -D the program is our child, and the tracer is not.
     strace.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
-    strace.args(["-e", &format!("inject={call}:signal=KILL:when={nth}")]);
+    strace.args(["-e", &format!("inject={call}:signal={signal}:when={nth}")]);
     strace.arg(env!("CARGO_BIN_EXE_duramen")).args(arguments);
     strace.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("strace is there")
 }
 
 /// Whether the program was killed before it ended; or, if it serves, before it was ready.
 fn is_killed(arguments: &[&str], call: &str, nth: usize) -> bool {
-    let mut child = start(arguments, call, nth);
+    let mut child = start(arguments, call, nth, "KILL");
     let mut first = String::new();
     let mut output = BufReader::new(child.stdout.take().expect("it was asked for"));
     output.read_line(&mut first).expect("text");
@@ -60,6 +60,11 @@ fn kill_each(volume: &Path, words: &[&str], prepare: impl Fn(), check: impl Fn()
     kill_each_of(&[CALLS, RING].concat(), volume, words, prepare, check, least);
 }
 
+fn has_strace() -> bool {
+    let there = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
+    there.is_ok_and(|status| status.success())
+}
+
 /// Kills a command before each of these calls.
 fn kill_each_of(
     calls: &[&str],
@@ -69,8 +74,7 @@ fn kill_each_of(
     check: impl Fn(),
     least: usize,
 ) {
-    let there = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
-    if !there.is_ok_and(|status| status.success()) {
+    if !has_strace() {
         return skip("strace cannot be run").unwrap_or(());
     }
     let volume = volume.to_str().expect("temporary folders have plain names");
@@ -116,6 +120,31 @@ fn a_volume_whose_making_is_killed_is_made_to_its_end() {
     let prepare = || drop(fs::remove_dir_all(&volume));
     let words = ["serve", "--create", SIZE, "--listen", "127.0.0.1:0"];
     kill_each(&volume, &words, prepare, || serves(&volume, None), 10);
+}
+
+#[test]
+fn a_signal_while_a_volume_is_made_ends_the_start_cleanly_or_has_nothing_to_reload() {
+    if !has_strace() {
+        return skip("strace cannot be run").unwrap_or(());
+    }
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    let path = volume.to_str().expect("temporary folders have plain names");
+    let words = ["serve", path, "--create", SIZE, "--listen", "127.0.0.1:0"];
+    for (signal, is_ready) in [("TERM", false), ("HUP", true)] {
+        let mut child = start(&words, "ftruncate", 1, signal);
+        let mut first = String::new();
+        let mut output = BufReader::new(child.stdout.take().expect("it was asked for"));
+        output.read_line(&mut first).expect("text");
+        assert_eq!(first.starts_with("ready: "), is_ready, "{signal}: {first:?}");
+        if is_ready {
+            child.kill().expect("it runs");
+            child.wait().expect("it is our child");
+        } else {
+            assert!(child.wait().expect("it is our child").success(), "{signal}");
+            assert!(!volume.exists(), "it was made, and not served");
+        }
+    }
 }
 
 #[test]

@@ -119,6 +119,22 @@ fn a_volume_that_is_declared_delayed_is_served_with_a_warning_and_keeps_stable_w
 }
 
 #[test]
+fn a_server_without_a_configuration_claims_to_have_read_none() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "16M"]).good();
+    let mut serving = Serving::start_saying(&[&volume], &[], &[], Stdio::piped());
+    let mut said = serving.standard_error().expect("it was asked for");
+    serving.signal("-HUP");
+    put(&serving, "data", "letter", b"dear friend");
+    assert!(serving.stop().success());
+    let mut words = String::new();
+    said.read_to_string(&mut words).expect("text");
+    assert!(words.contains("no configuration"), "{words}");
+    assert!(!words.contains("read anew"), "{words}");
+}
+
+#[test]
 fn handles_hold_when_the_server_comes_back() {
     let folder = Folder::new();
     let volume = folder.path("data");
