@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::folder::{parent, real_place};
+use crate::intents::INTENTS_NAME;
+use crate::log::LOG_NAME;
 use crate::volume::Volume;
 use crate::words::{self, quoted};
 
@@ -30,7 +32,12 @@ fn files_of(volume: &Volume) -> Vec<PathBuf> {
         Some(raid) => raid.members.iter().chain(&raid.spares).cloned().collect(),
         None => vec![volume.disk_path.clone()],
     };
-    disks.into_iter().chain(volume.log_place()).collect()
+    // A folder's own log may hold data of earlier starts, whatever log is used now.
+    let beside = [LOG_NAME, INTENTS_NAME];
+    let beside = volume.folder.iter().flat_map(|folder| beside.map(|name| folder.join(name)));
+    let mut files: Vec<PathBuf> = disks.into_iter().chain(beside).collect();
+    files.extend(volume.log_place().filter(|log| !files.contains(log)));
+    files
 }
 
 /// Whether a plain file, and not a device, is readable by others. A file that cannot be inspected

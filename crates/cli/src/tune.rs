@@ -285,10 +285,10 @@ fn change_policy(
     if let Some(size) = log_size.filter(|_| !is_on_set(volume) && !log.exists()) {
         log::make(&log, size)?;
     }
-    // Without a log, the setting is kept as the size of a later log.
-    let log_size_kept = log_size.or(volume.settings.log_size);
     // Somebody may have edited the file meanwhile.
     let now = Volume::find(folder)?.settings;
+    // Without a log, the setting is kept as the size of a later log.
+    let log_size_kept = now.log_size.or(log_size);
     write_settings(folder, &Settings { design, log_size: log_size_kept, ..now })?;
     if !design.keeps_intents {
         remove_log(&folder.join(INTENTS_NAME))?;

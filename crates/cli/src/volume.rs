@@ -25,7 +25,7 @@ use duramen_settings::Settings;
 use server::control::SOCKET_NAME;
 
 use crate::failure::Failure;
-use crate::folder::{is_there, make_temporary, parent, sync_folder};
+use crate::folder::{is_there, make_temporary, parent, real_place, sync_folder};
 use crate::found::anything_in;
 use crate::log::LOG_NAME;
 use crate::words::quoted;
@@ -274,8 +274,16 @@ pub(crate) fn write_settings(folder: &Path, settings: &Settings) -> Result<(), F
 }
 
 /// Replaces the content of a file atomically, through a file of another name. The file keeps its
-/// mode, and its owner if the process may give files away.
+/// mode, and its owner if the process may give files away. Of a link the target is replaced,
+/// through a file in the folder of the target.
 pub(crate) fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Failure> {
+    let place = real_place(path);
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let beside = new.file_name().map(|name| parent(&place).join(name));
+    let (path, new) = match &beside {
+        Some(beside) if is_link => (place.as_path(), beside.as_path()),
+        _ => (path, new),
+    };
     let failed = |source| Failure::File { verb: "write", path: path.to_owned(), source };
     let old = match fs::metadata(path) {
         Ok(old) => Some(old),

@@ -64,6 +64,22 @@ fn tune_keeps_the_mode_of_the_settings_and_makes_a_private_log() {
 }
 
 #[test]
+fn settings_that_are_a_link_stay_one_and_its_target_is_changed() {
+    let folder = Folder::new();
+    let (volume, elsewhere) = (folder.path("data"), folder.path("elsewhere"));
+    on("mkfs", &volume, &["--size", "64M", "--policy", "sync"]).good();
+    fs::create_dir(&elsewhere).expect("there is room");
+    let (settings, target) = (volume.join("volume.toml"), elsewhere.join("kept.toml"));
+    fs::rename(&settings, &target).expect("there is room");
+    symlink("../elsewhere/kept.toml", &settings).expect("a link");
+    on("tune", &volume, &["--policy", "log"]).good();
+    assert!(fs::symlink_metadata(&settings).expect("it is there").is_symlink());
+    assert!(fs::read_to_string(&target).expect("it is there").contains("log"));
+    let left = fs::read_dir(&elsewhere).expect("it is there").count();
+    assert_eq!(left, 1, "no temporary file");
+}
+
+#[test]
 fn what_bears_the_name_of_a_temporary_file_is_neither_followed_nor_waited_for() {
     let folder = Folder::new();
     let (volume, victim) = (folder.path("data"), folder.path("victim"));
@@ -117,4 +133,22 @@ fn a_server_warns_of_files_that_others_can_read() {
     assert!(warned_of(&disk) && !warned_of(&log));
     set_mode(&log, 0o640);
     assert!(warned_of(&log));
+}
+
+#[test]
+fn a_server_warns_of_remembered_answers_and_of_a_log_that_it_does_not_use() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "64M", "--policy", "sync"]).good();
+    said_by_a_server(&volume);
+    let [intents, log] = ["intents.img", "log.img"].map(|name| volume.join(name));
+    assert!(intents.exists(), "the server has made it");
+    fs::write(&log, "of another policy").expect("there is room");
+    set_mode(&volume, 0o755);
+    set_mode(&intents, 0o644);
+    set_mode(&log, 0o644);
+    let said = said_by_a_server(&volume);
+    for path in [&intents, &log] {
+        assert!(said.contains(&format!("can read {}", path.display())), "{said}");
+    }
 }
