@@ -188,12 +188,7 @@ async fn open_and_serve(
                 let (front, found, report_stop) = (open.front, open.found, open.report_stop);
                 opened.push((file_system.clone(), report_stop));
                 warn_of_readable(&volume);
-                if let Some(front) = &front {
-                    front.announce(&volume.path);
-                    if front.nvram().is_some() {
-                        front::watch(front, volume.path.clone(), runtime);
-                    }
-                }
+                front.iter().for_each(|front| front::watch(front, &volume.path, runtime));
                 let claimed = claim_socket(&volume, arguments.control.as_deref());
                 // The others are open, too, and must be noted first.
                 let socket = claimed.unwrap_or_else(|failure| {

@@ -22,7 +22,7 @@
 //! 3. A repair gives no intent up for want of room, or for a write that fails: it says that the
 //!    volume is repaired and the intents are not judged, and the next repair or start goes on.
 //!
-//! Not asserted: all of them, which are about the order of whole steps on disks: the tests of
+//! Not asserted: 1, 2 and 3, which are about the order of whole steps on disks: the tests of
 //! `check_intents` cut them everywhere.
 
 use std::rc::Rc;

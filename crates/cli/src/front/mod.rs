@@ -206,7 +206,7 @@ impl Front {
     }
 
     /// Says at a start how it stands.
-    pub(crate) fn announce(&self, volume: &Path) {
+    fn announce(&self, volume: &Path) {
         let (volume, shown) = (volume.display(), self.shown());
         if let Some(absence) = &self.absence {
             return words::say(format_args!(

@@ -1,6 +1,6 @@
 //! Orders for the NVRAM of a served volume: `POST /v1/nvram/down` and `/up`.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -39,8 +39,13 @@ pub(crate) fn act(front: Option<Rc<Front>>, jobs: Jobs, runtime: &Runtime) -> Ac
     })
 }
 
-/// Says on standard error when the NVRAM fails, as long as it is open.
-pub(crate) fn watch(front: &Rc<Front>, volume: PathBuf, runtime: &Runtime) {
+/// Says how the NVRAM stands, and from then on when it fails.
+pub(crate) fn watch(front: &Rc<Front>, volume: &Path, runtime: &Runtime) {
+    front.announce(volume);
+    if front.nvram().is_none() {
+        return;
+    }
+    let volume = volume.to_owned();
     let (front, clock) = (Rc::downgrade(front), runtime.clock.clone());
     runtime.tasks.spawn(Box::pin(async move {
         loop {
