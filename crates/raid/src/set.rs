@@ -116,6 +116,17 @@ impl Set {
         self.0.array.members.label()
     }
 
+    /// Whether a disk is being filled, or looked at for that.
+    pub fn is_filling(&self) -> bool {
+        self.0.array.is_rebuilding.get()
+    }
+
+    /// The device of a slot whose member is out, if it is open.
+    pub fn outsider(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
+        let members = &self.0.array.members;
+        members.present(slot).filter(|device| !members.is_used(slot, device))
+    }
+
     /// Geometry of the set.
     pub fn layout(&self) -> Layout {
         self.0.array.layout

@@ -702,3 +702,24 @@ fn a_member_whose_log_cannot_be_read_at_a_start_stays_in() {
         });
     }
 }
+
+/// A fill is cancelled while the label of its disk, which hangs, is looked at.
+#[test]
+fn a_fill_is_cancelled_while_its_disk_is_looked_at() {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, _) = full_set(&executor, (Level::Parity, 3)).await;
+        set.fail(1).await.expect("the others are enough");
+        let member = set.label().slots[1].member;
+        disks[1].inject(Fault::on_any(Effect::Silent).forever());
+        let filling = set.rebuild(1, disks[1].clone(), member, |_, _| ());
+        let cancelling = async {
+            executor.runtime().clock.sleep(A_MOMENT).await;
+            assert!(set.is_filling() && set.status().rebuild.is_none());
+            set.cancel(Work::Fill);
+        };
+        let both = within(&executor, 5, join(filling, cancelling)).await;
+        assert_eq!(both, Some((Err(RebuildError::Cancelled), ())));
+        assert!(!set.is_filling());
+    });
+}

@@ -13,6 +13,10 @@ use super::{Orders, refusal};
 /// Interval at which work checks whether its job was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Answer while a disk is opened that may be filled then.
+const LOOKED_AT: &str = "a disk is being looked at, and nothing is filled yet: the order about it \
+                         ends, or the disk is filled, within half a minute; cancel it then";
+
 /// The work to cancel; any work under way, if none is named.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,7 +37,10 @@ pub(in crate::sets) enum WorkName {
 impl Orders {
     /// Cancels work that is under way.
     pub(super) fn cancel(&self, Cancelled { work }: Cancelled) -> Result<(), Refused> {
-        let is_filling = self.open.set.status().rebuild.is_some();
+        let is_filling = self.open.set.is_filling();
+        if self.is_busy.get() && !is_filling && work != Some(WorkName::Scrub) {
+            return Err(refusal(LOOKED_AT));
+        }
         let work = match (work, is_filling, self.is_scrubbing.get()) {
             (Some(WorkName::Rebuild), true, _) | (None, true, false) => Work::Fill,
             (Some(WorkName::Scrub), _, true) | (None, false, true) => Work::Scrub,
