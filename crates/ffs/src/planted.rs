@@ -27,7 +27,7 @@ planted::bugs! {
     /// A sector of the ring that cannot be read refuses the start.
     UnforgivenSectors,
     /// A repair gives the intents up if the host is full.
-    HastyRepairs,
+    GivenUpIntents,
     /// A repair forgets the intents of a volume.
     RepairedIntents,
     /// Verdicts by inodes are written when other intents are finished.

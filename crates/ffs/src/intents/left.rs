@@ -45,9 +45,19 @@ pub(super) struct Reading {
 
 /// A ring that was read.
 struct Ring {
-    live: Live,
+    /// `None` if it is void.
+    live: Option<Live>,
     reading: Reading,
     damage: Option<String>,
+}
+
+impl Ring {
+    /// The same ring, void. Nothing is lost to damage unless that has the time for which it might
+    /// be valid.
+    fn void(self) -> Self {
+        let damage = self.damage.filter(|_| self.reading.rest.is_none());
+        Self { live: None, reading: Reading::default(), damage }
+    }
 }
 
 impl Reading {
@@ -100,7 +110,7 @@ pub(crate) async fn look(
 ) -> Result<Left, JournalError> {
     match look_whole(ring, superblock).await {
         Ok(Some(Ring { live, reading, damage })) => {
-            Ok(Left { live: Some(live), survivors: reading.survivors(), damage })
+            Ok(Left { live, survivors: reading.survivors(), damage })
         }
         // Neither a new ring nor a foreign one has sectors that cannot be read.
         Ok(None) => Ok(Left { damage: unreadable(ring), ..Left::default() }),
@@ -140,9 +150,10 @@ async fn look_whole(
             }
         }
         // Another system that wrote the disk has changed the time.
-        Mark::Clean => Ok(read_at_rest(ring)
-            .await?
-            .filter(|ring| ring.reading.rest == Some(time) || is_planted(Bug::AnyMark))),
+        Mark::Clean => Ok(read_at_rest(ring).await?.map(|ring| {
+            let is_valid = ring.reading.rest == Some(time) || is_planted(Bug::AnyMark);
+            if is_valid { ring } else { ring.void() }
+        })),
         Mark::Torn => read_torn(ring, newest, time).await,
         _ => Ok(None),
     }
@@ -165,7 +176,7 @@ async fn read_torn(
     }
     match newest.filter(|slot| slot.state() == State::Open) {
         Some(slot) => read_open(ring, slot).await,
-        None => Ok(None),
+        None => Ok(at_rest.map(Ring::void)),
     }
 }
 
@@ -179,7 +190,7 @@ async fn read_open(ring: &Forgiving, slot: Slot) -> Result<Option<Ring>, Journal
                 reading.note_gap();
                 damage = unreadable(ring);
             }
-            Ok(Some(Ring { live, reading, damage }))
+            Ok(Some(Ring { live: Some(live), reading, damage }))
         }
         Ok(None) => Ok(None),
         Err(error @ (JournalError::Damaged { .. } | JournalError::Headless { .. })) => {
@@ -205,7 +216,7 @@ async fn read_at_rest(ring: &Forgiving) -> Result<Option<Ring>, JournalError> {
         return Ok(None);
     };
     if reading.rest.is_some() || is_planted(Bug::TrustedGaps) {
-        return Ok(Some(Ring { live, reading, damage: None }));
+        return Ok(Some(Ring { live: Some(live), reading, damage: None }));
     }
     read_damaged(ring, live.slot, JournalError::Headless { head: live.tail }).await
 }
@@ -246,5 +257,5 @@ async fn read_damaged(
         reading.note_gap();
     }
     let damage = unreadable(ring).unwrap_or_else(|| damage.to_string());
-    Ok(Some(Ring { live, reading, damage: Some(damage) }))
+    Ok(Some(Ring { live: Some(live), reading, damage: Some(damage) }))
 }

@@ -321,7 +321,7 @@ impl Intents {
             intents.push(intent.sequence);
             bodies.take(&Record::Done(vec![intent.sequence]), usize::MAX);
             let taken = bodies.take(&Record::Intent(intent), usize::MAX);
-            assert!(taken.is_some(), "invariant 4: few files are truncated at a time");
+            assert!(taken.is_some(), "few files are truncated at a time");
         }
         // Behind those that move: they are in the first entry, which names their old place as given
         // up, so a torn batch has both or neither.

@@ -273,6 +273,6 @@ mod planted {
 
     #[test]
     fn repairs_that_give_up_too_early_are_found() {
-        assert!(is_found(Bug::HastyRepairs, repairs_keep_all));
+        assert!(is_found(Bug::GivenUpIntents, repairs_keep_all));
     }
 }

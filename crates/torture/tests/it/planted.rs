@@ -33,7 +33,7 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "TrustedGaps",
     "TimelessMarks",
     "UnforgivenSectors",
-    "HastyRepairs",
+    "GivenUpIntents",
     "RepairedIntents",
     "SizesFirst",
     "CircularWaits",
