@@ -38,8 +38,8 @@
 //! 5. Live entries take at most a third of the ring, so that the next epoch has room beside them
 //!    for everything that it takes over.
 //!
-//! Not asserted: 1 and 2, which are the condition itself; 5, which is what the writer keeps and
-//! gives up.
+//! Not asserted: 1 and 2, which are the condition itself; 4 and 5, which are what the writer keeps
+//! and gives up.
 
 mod chains;
 mod evidence;
