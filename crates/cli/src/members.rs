@@ -298,10 +298,8 @@ pub(crate) fn find_member(path: &Path, set: &Id, member: &Id) -> Option<Member> 
 
 /// Opens a member of a set for writing. `None` if the path does not lead to it.
 pub(crate) fn open_member(path: &Path, set: &Id, member: &Id) -> Option<(Member, DiskFile)> {
-    find_member(path, set, member)?;
-    let disk = DiskFile::open(path, Access::ReadWrite).ok()?;
-    // Once more, now that nobody else can change it.
-    Some((find_member(path, set, member)?, disk))
+    let found = find_member(path, set, member)?;
+    Some((found, DiskFile::open(path, Access::ReadWrite).ok()?))
 }
 
 /// The label of a disk, of whatever set.

@@ -151,17 +151,6 @@ impl OpenSet {
         }
     }
 
-    /// The disk at this path, if it is open as one that is not a member.
-    pub(crate) fn stranger(&self, path: &Path) -> Option<Rc<dyn BlockDevice>> {
-        let strangers = self.strangers.borrow();
-        strangers.iter().find(|(of, _)| real(of) == path).map(|(_, device)| device.clone())
-    }
-
-    /// Forgets such a disk: it is to be a member.
-    pub(crate) fn forget_stranger(&self, path: &Path) {
-        self.strangers.borrow_mut().retain(|(of, _)| real(of) != path);
-    }
-
     /// Takes the next returned member whose slot has no other member by now; or the new disk of an
     /// interrupted replacement.
     pub(crate) fn next_returned(&self) -> Option<Returned> {

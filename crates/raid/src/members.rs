@@ -322,8 +322,7 @@ impl Members {
         assert!(!self.has(slot) && self.coming().is_none(), "one comes for one that is out");
         self.unread.forget(slot);
         self.health.forget(slot);
-        let is_same = self.is_of(slot, &device) || self.calls.borrow()[slot].are_of(&device);
-        self.strangers.borrow_mut().retain(|(_, it)| !Rc::ptr_eq(it, &device));
+        let is_same = self.calls.borrow()[slot].are_of(&device);
         let (device, calls) = watched(Some(device), &self.clock);
         let old = std::mem::replace(&mut self.devices.borrow_mut()[slot], device);
         self.calls.borrow_mut()[slot] = calls;

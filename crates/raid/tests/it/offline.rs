@@ -122,27 +122,3 @@ fn a_member_that_was_taken_out_and_lacks_nothing_is_in_if_a_person_means_that() 
         assert!(read[..] == expected[..]);
     });
 }
-
-/// The set's own handle of a disk that is out is used for its return.
-#[test]
-fn a_disk_comes_back_by_the_handle_that_the_set_has_of_it() {
-    let executor = Executor::new(1);
-    let disks = new_disks(&executor, 3);
-    executor.block_on(async {
-        let set = new_set(&executor, &disks, Level::Parity).await;
-        let expected = bytes(&set, 1);
-        for round in 0..3 {
-            write(&set, 0, &expected).await;
-            assert!(set.outsider(OUT).is_none(), "it is in");
-            let member = set.label().slots[OUT].member;
-            set.fail(OUT).await.expect("the others are enough");
-            write(&set, round << 12, &[round as u8; 4096]).await;
-            write(&set, 0, &expected).await;
-            let device = set.outsider(OUT).expect("it is open");
-            set.rebuild(OUT, device, member, |_, _| ()).await.expect("nothing fails");
-            assert_eq!(standing(&set), Standing::InSync);
-            assert!(all_of(&set).await == expected, "round {round}");
-        }
-        set.close().await.expect("nothing fails");
-    });
-}

@@ -5,28 +5,23 @@
 //! only a person knows whether it was repaired. It returns like any other member: the set knows
 //! which writes it has missed, and copies them ([`raid::Set::rebuild`]).
 //!
-//! The disk is opened anew, because the set's own handle may be stale. If the path leads to a disk
-//! that the set has open, that handle is used: nobody else can open the disk in between. The label
-//! must still be the one that was judged.
+//! The disk is opened anew: the set's own handle may be stale.
 //!
 //! **A crash here means**: the label of the disk says that it catches up, and those of the others
 //! may: then the next start continues with it. Or no label says so, and the member is out as
 //! before.
 
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::rc::Rc;
 
 use block::BlockDevice;
-use block::file::{Access, DiskFile, OpenError};
-use futures::future::{Either, select};
-use raid::Read;
+use block::file::{Access, DiskFile};
 use raid::assembly::has_gone_on_without;
 use raid::label::{Id, Label, Standing};
 use server::control::Refused;
 use server::reactor::elsewhere;
 
-use super::{BUSY, LOOK_PATIENCE, Orders, Replacing, refusal};
+use super::{BUSY, Orders, Replacing, refusal};
 use crate::members::{Member, find_member, open_member, real};
 use crate::stack::Returned;
 use crate::words;
@@ -98,15 +93,12 @@ impl Orders {
         if has_gone_on_without(&found.label, &self.open.set.label()) {
             return Err(refusal(apart(&found.path, slot)));
         }
-        let place = real(&found.path);
-        let is_at_home = self.path_of_member(&member).is_some_and(|home| home == place);
         // The list comes first: if it cannot be written, the disk stays open as a source.
         self.put_back_on_list(found.clone())?;
-        let device = self.open_returning(slot, &found, is_at_home).await?;
+        let device = self.open_returning(slot, &found).await?;
         if let Err(error) = self.open.set.fits(&*device) {
             return Err(refusal(format_args!("{}: {error}", found.path.display())));
         }
-        self.open.forget_stranger(&place);
         self.open.late.borrow_mut().remove(&slot);
         Ok(Replacing { slot, device, member, replaced: None, offline: None, is_new: false })
     }
@@ -124,41 +116,30 @@ impl Orders {
         places
     }
 
-    /// Opens the disk that was found for a slot, and checks again that it is the member as it was
-    /// found. `is_at_home` if its path was the last known one of the member.
+    /// Opens the disk that was found for a slot, and checks again that it is the member.
     async fn open_returning(
         &self,
         slot: usize,
         found: &Member,
-        is_at_home: bool,
     ) -> Result<Rc<dyn BlockDevice>, Refused> {
         let place = real(&found.path);
-        let patience = || self.runtime.clock.sleep(LOOK_PATIENCE);
         if let Some(returned) = self.open.take_returned(slot, &place) {
             return Ok(returned.device); // it has been opened since it went out
         }
-        let own = || self.open.set.outsider(slot).filter(|_| is_at_home);
-        let (path, held) = (place.clone(), self.open.stranger(&place).or_else(own));
-        let (device, is_new) =
-            match (elsewhere(move || DiskFile::open(&path, Access::ReadWrite)).await, held) {
-                (Ok(disk), _) => ((self.device)(disk.large_past_cache()), true),
-                (Err(OpenError::Locked(_) | OpenError::Busy(_)), Some(held)) => (held, false),
-                (Err(error), _) => return Err(refusal(error)),
-            };
-        let looked_at = device.clone();
-        let looking = pin!(raid::labels_of(&*looked_at));
-        let its = select(looking, patience()).await;
-        let is_it = |its: &Read| its.label == found.label && !its.is_overwritten;
-        if !matches!(its, Either::Left((Ok(its), _)) if is_it(&its)) {
-            if is_new {
-                select(device.close(), patience()).await; // nothing was written
-            }
-            let path = found.path.display();
-            return Err(refusal(format_args!("{path} does not answer, or has changed meanwhile")));
-        }
-        if is_new {
-            self.let_go(slot).await; // a stale handle
-            self.open.release(&place).await;
+        self.let_go(slot).await; // it may be the same disk
+        self.open.release(&place).await;
+        let opened = elsewhere(move || DiskFile::open(&place, Access::ReadWrite)).await;
+        let device = (self.device)(opened.map_err(refusal)?.large_past_cache());
+        let Label { set, .. } = found.label;
+        let its = raid::labels_of(&*device).await;
+        let is_it = its.is_ok_and(|its| {
+            its.label.set == set
+                && its.label.member() == found.label.member()
+                && !its.is_overwritten
+        });
+        if !is_it {
+            let _ = device.close().await; // nothing was written
+            return Err(not_found(slot, std::slice::from_ref(&found.path)));
         }
         Ok(device)
     }

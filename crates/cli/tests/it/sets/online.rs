@@ -1,9 +1,6 @@
 //! Members that have failed or were taken out, and return on a user's order.
 
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use super::*;
 
@@ -206,34 +203,4 @@ fn the_disk_of_a_member_that_was_taken_out_is_kept_when_an_order_does_not_comple
     assert!(serving.stop().success());
     wipe(&place.disks[0]);
     place.assert_whole(&[("one", &letter(1)), ("two", &letter(2))]);
-}
-
-/// The lock of the disk is never free: no other program can change the disk while the set turns it
-/// into a member again.
-#[test]
-fn nobody_else_can_open_a_disk_while_it_comes_back() {
-    let place = Place::made("--raid5", 3, &[]);
-    let serving = Serving::start(&[&place.volume], &[]);
-    put(&serving, "data", "one", &letter(1));
-    let (ended, disk) = (Arc::new(AtomicBool::new(false)), place.disks[1].clone());
-    let end = ended.clone();
-    let looking = thread::spawn(move || {
-        let (file, mut had_it) = (File::open(disk).expect("it is there"), 0);
-        while !end.load(Ordering::Relaxed) {
-            if file.try_lock().is_ok() {
-                had_it += 1;
-                file.unlock().expect("it is ours");
-            }
-        }
-        had_it
-    });
-    for _ in 0..5 {
-        place.raid(&["fail", "1", "--force"]).good();
-        place.raid(&["online", "1"]).good();
-    }
-    ended.store(true, Ordering::Relaxed);
-    assert_eq!(looking.join().expect("it does not panic"), 0);
-    assert!(serving.stop().success());
-    wipe(&place.disks[0]);
-    place.assert_whole(&[("one", &letter(1))]);
 }
