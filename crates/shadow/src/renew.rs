@@ -163,7 +163,8 @@ impl Commits {
     /// Rewrites with the next update the blocks of the books that an opening could not read.
     ///
     /// # Errors
-    /// If another block that a fold changes cannot be read.
+    /// If another block that a fold changes cannot be read, or if a block of the map may be read
+    /// again and there is no room to rewrite it.
     pub(crate) async fn renew_books(&self, lost: LostBooks) -> Result<(), FsError> {
         let LostBooks { leaves, has_lost, answers } = lost;
         for place in answers {
@@ -176,15 +177,23 @@ impl Commits {
         if leaves.is_empty() {
             return Ok(());
         }
+        self.renewed.set(Renewed { has_lost_records: has_lost, ..self.renewed.get() });
+        self.lost_leaves.borrow_mut().extend(&leaves);
+        if !has_lost && !self.has_room_for_lost() {
+            for leaf in leaves {
+                // What may be read again at the next opening would not fit the records of this one.
+                match self.nodes.get(&Stem::Map, 0, leaf).await {
+                    Err(FsError::Corrupt) => {}
+                    _ => return Err(FsError::Io),
+                }
+            }
+            return Ok(()); // a later fold rewrites them
+        }
+        // The fold makes the log unnecessary.
         for place in 0..space_log::ring(&self.shape) {
             if self.nodes.get(&Stem::Log, 0, place).await.is_err() {
                 self.nodes.renew(&Stem::Log, place).await?;
             }
-        }
-        self.renewed.set(Renewed { has_lost_records: has_lost, ..self.renewed.get() });
-        self.lost_leaves.borrow_mut().extend(leaves);
-        if !has_lost && !self.has_room_for_lost() {
-            return Ok(()); // a later fold rewrites them
         }
         self.fold(true).await
     }
