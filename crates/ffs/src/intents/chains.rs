@@ -46,6 +46,8 @@ impl Chains {
     /// Adds the intent of an earlier boot, which the ring has in this batch.
     pub(super) fn inherit(&mut self, intent: Intent, recno: u64) {
         if let Some(inode) = intent.inode.filter(|_| intent.goal.is_some()) {
+            // Intents come in their order, and a file has one truncation at a time: the last one.
+            self.0.retain(|one| one.ino != inode.ino);
             self.0.push(Truncation { ino: inode.ino, intent, recno: Some(recno), end: None });
         }
     }
