@@ -35,7 +35,7 @@ use crate::blocks::{BLOCK, Blocks};
 use crate::interrupts::Interrupts;
 use crate::label::Label;
 use crate::layout::{Layout, Level, Piece};
-use crate::members::{Members, unread};
+use crate::members::{Members, lost, unread};
 use crate::missed::Missed;
 use crate::plan::Part;
 use crate::planted::{Bug, is_planted};
@@ -223,8 +223,12 @@ impl Array {
         let cut = |piece: &Piece| slices(&data, (piece.at - at) as usize, piece.length as usize);
         if self.layout.level == Level::Striped {
             let writes = pieces.map(|piece| {
-                let device = self.members.device(piece.member).expect("none is ever out");
-                device.write(self.data_start + piece.offset, cut(&piece), durability)
+                let (device, data) = (self.members.device(piece.member), cut(&piece));
+                async move {
+                    // A label that could not be written puts a member out.
+                    let device = device.ok_or_else(|| lost(Verb::Write))?;
+                    device.write(self.data_start + piece.offset, data, durability).await
+                }
             });
             let done = join_all(writes.collect::<Vec<_>>()).await;
             return done.into_iter().collect();

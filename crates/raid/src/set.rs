@@ -184,13 +184,17 @@ impl Set {
     /// Records the NVRAM in front of the set on all labels, durably.
     ///
     /// # Errors
-    /// The set has stopped; then some labels may name it.
+    /// The set has stopped, or a host is full; then some labels may name it.
     pub async fn stand_behind(&self, nvram: Option<Nvram>) -> Result<(), IoError> {
-        self.run(Verb::Write, async move |set| {
+        let recorded = self.run(Verb::Write, async move |set| {
             set.array.members.stand_behind(nvram);
             set.array.members.settled(Verb::Write).await
-        })
-        .await
+        });
+        // Neither a start nor a shutdown waits forever for a full host.
+        match select(recorded, pin!(self.0.array.members.full_for(FLUSH_LIMIT))).await {
+            Either::Left((recorded, _)) => recorded,
+            Either::Right(_) => Err(no_room(0, 0)),
+        }
     }
 
     /// Takes a member out, durably. It keeps its slot, and comes back only by [`Set::rebuild`]: no

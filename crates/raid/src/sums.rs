@@ -367,8 +367,7 @@ impl Sums {
         for (copy, _) in copies.filter(|(_, holder)| *holder == slot) {
             let (_, at) = self.place(of, first, copy);
             let length = (tables * TABLE_PLACES * BLOCK) as usize;
-            let read = async || self.members.read(slot, at, Buffer::unfilled(length)).await;
-            let bytes = match self.members.retry(read, Option::is_some).await {
+            let bytes = match self.members.read(slot, at, Buffer::unfilled(length)).await {
                 Some(bytes) => bytes.freeze(),
                 None => self.read_places(slot, at, length, (of, first)).await?,
             };
