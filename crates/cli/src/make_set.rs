@@ -287,6 +287,10 @@ pub(crate) fn open_nvram(
         sync_folder(parent(path))?;
         disk
     };
+    if u64::from(disk.geometry().logical_sector_size) > nvram::format::SECTOR {
+        let path = path.display();
+        return Err(Failure::Usage(format!("{path} has sectors of more than 512 bytes")));
+    }
     if nvram::format::Layout::of(disk.geometry().size).is_none() {
         let (path, size) = (path.display(), show_size(disk.geometry().size));
         return Err(Failure::Usage(format!("{path} has {size}, which is too little for an NVRAM")));

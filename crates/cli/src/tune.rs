@@ -162,15 +162,16 @@ async fn change_nvram(
             let lost = nvram.status().lost_bytes;
             if lost > 0 && !arguments.force {
                 let why = format!(
-                    "{lost} bytes of its NVRAM are lost, and the disks have older ones: \
-                     'duramen raid scrub' names the files; to go on, say --force"
+                    "{lost} bytes of its NVRAM are lost, and older bytes of the disks would take \
+                     their place; if that is meant, say --force"
                 );
                 return Err(Failure::NotDone { path: volume.path.clone(), why });
             }
-            nvram.settle(true).await.map_err(failed)?;
+            nvram.give_up_lost().await.map_err(failed)?;
         }
-        open.set.stand_behind(None).await.map_err(failed)?;
+        // In this order, a cut leaves a volume that is served without its NVRAM.
         write_settings(folder, &Settings { nvram: None, ..Volume::find(folder)?.settings })?;
+        open.set.stand_behind(None).await.map_err(failed)?;
         writeln!(output, "{path} has no NVRAM")?;
     }
     Ok(())

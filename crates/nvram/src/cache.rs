@@ -285,14 +285,20 @@ impl Cache {
     }
 
     /// Brings everything below, and makes all entries void. With `is_down`, writes pass by from
-    /// then on.
-    pub(crate) async fn settle(&self, is_down: bool) -> Result<(), IoError> {
+    /// then on. Sectors that are lost make it fail, unless the loss is accepted: the device below
+    /// has older ones, which must not stand in for them.
+    pub(crate) async fn settle(&self, is_down: bool, accepts_loss: bool) -> Result<(), IoError> {
         let _alone = self.gate.exclusive().await;
         self.check(Verb::Flush)?;
         if !is_planted(Bug::HastyDown) {
             self.drain().await?;
             // What has passed by, too.
             self.below.flush().await.inspect_err(|error| self.fail(error))?;
+        }
+        if !(accepts_loss || self.directory.borrow().lost().is_empty())
+            && !is_planted(Bug::SettledLoss)
+        {
+            return Err(lost());
         }
         let first_sequence = self.directory.borrow().next_sequence();
         let durable = first_sequence - 1;
@@ -336,8 +342,7 @@ impl Cache {
             }
         }
         if !self.directory.borrow().lost().is_empty() {
-            let lost = IoError::new(Verb::Write, 0, SECTOR, ErrorKind::InvalidData);
-            self.fail(&lost);
+            self.fail(&lost());
         }
         if let Some(failure) = self.failure.borrow().clone() {
             return Err(failure);
@@ -360,6 +365,11 @@ impl Cache {
         self.label.set(label);
         Ok(())
     }
+}
+
+/// The error where sectors are lost that nothing else has.
+fn lost() -> IoError {
+    IoError::new(Verb::Write, 0, SECTOR, ErrorKind::InvalidData)
 }
 
 /// Writes both copies of a label, the second when the first is durable.

@@ -104,6 +104,8 @@ pub struct Label {
     pub durable: u64,
     /// Writes pass by, and nothing is held.
     pub is_down: bool,
+    /// The volume has recorded this generation, so that it may hold writes of it.
+    pub is_begun: bool,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -120,7 +122,8 @@ struct RawLabel {
     first_sequence: U64,
     durable: U64,
     is_down: u8,
-    reserved: [u8; 7],
+    is_begun: u8,
+    reserved: [u8; 6],
 }
 
 /// Why bytes are no label.
@@ -155,7 +158,8 @@ impl Label {
             first_sequence: self.first_sequence.into(),
             durable: self.durable.into(),
             is_down: self.is_down.into(),
-            reserved: [0; 7],
+            is_begun: self.is_begun.into(),
+            reserved: [0; 6],
         };
         let mut bytes = [0; LABEL as usize];
         raw.write_to_prefix(&mut bytes).expect("it is shorter");
@@ -192,6 +196,7 @@ impl Label {
             first_sequence: raw.first_sequence.get(),
             durable: raw.durable.get(),
             is_down: raw.is_down != 0,
+            is_begun: raw.is_begun != 0,
         };
         let is_possible = (LEAST_BUFFERS..=u64::MAX / SLOT / 2).contains(&label.buffers);
         if is_possible { Ok(label) } else { Err(BadLabel::Nonsense) }
@@ -335,6 +340,7 @@ mod tests {
             first_sequence: 17,
             durable: 16,
             is_down: true,
+            is_begun: true,
         };
         let header = Header {
             id,

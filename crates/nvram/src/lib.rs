@@ -108,14 +108,25 @@ impl Nvram {
     }
 
     /// Brings everything below. With `is_down`, writes pass by from then on, over starts, until
-    /// [`Nvram::up`]. Calls wait meanwhile. Sectors that are lost are given up: they have what the
+    /// [`Nvram::up`]. Calls wait meanwhile.
+    ///
+    /// # Errors
+    /// Why something is not below, or that sectors are lost. Then nothing has changed.
+    pub async fn settle(&self, is_down: bool) -> Result<(), IoError> {
+        self.run(Verb::Flush, async move |cache| {
+            if cache.retired().is_some() { Ok(()) } else { cache.settle(is_down, false).await }
+        })
+        .await
+    }
+
+    /// The same, for good. Sectors that are lost are given up: from then on they have what the
     /// device below has.
     ///
     /// # Errors
     /// Why something is not below. Then nothing has changed.
-    pub async fn settle(&self, is_down: bool) -> Result<(), IoError> {
+    pub async fn give_up_lost(&self) -> Result<(), IoError> {
         self.run(Verb::Flush, async move |cache| {
-            if cache.retired().is_some() { Ok(()) } else { cache.settle(is_down).await }
+            if cache.retired().is_some() { Ok(()) } else { cache.settle(true, true).await }
         })
         .await
     }
@@ -147,12 +158,14 @@ impl Nvram {
         work: impl AsyncFn(&Cache) -> Result<T, IoError> + 'static,
     ) -> Io<T> {
         self.run(verb, async move |cache| {
+            let was_retired = cache.retired().is_some();
             let done = work(cache).await;
             if done.is_err() && cache.is_failing() {
                 cache.retire().await.map_err(|error| IoError { verb, ..error })?;
-                return work(cache).await;
             }
-            done
+            // Another call may have seen to it meanwhile.
+            let is_new = !was_retired && cache.retired().is_some();
+            if done.is_err() && is_new { work(cache).await } else { done }
         })
     }
 
@@ -224,8 +237,10 @@ impl BlockDevice for Nvram {
             if is_first && cache.partner.get().is_some() && cache.retired().is_none() {
                 // A volume that was stopped needs nothing of its NVRAM. If something cannot go
                 // below it still does, and says so.
-                let settled = cache.settle(false).await;
-                if settled.is_ok() || is_planted(Bug::HastyWord) {
+                let settled = cache.settle(false, false).await;
+                if cache.is_failing() {
+                    let _ = cache.retire().await;
+                } else if settled.is_ok() || is_planted(Bug::HastyWord) {
                     let _ = cache.say(false).await;
                 }
             }

@@ -77,7 +77,6 @@ async fn make_again(
     volume_size: u64,
     (generation, is_down): (u64, bool),
 ) -> Result<Label, OpenError> {
-    let size = memory.geometry().size;
     let layout = layout_of(&**memory)?;
     let label = Label {
         id,
@@ -88,11 +87,13 @@ async fn make_again(
         first_sequence: 1,
         durable: 0,
         is_down,
+        is_begun: false,
     };
-    // An earlier life under the same number must not come back.
-    let zeros = 1 << 20;
-    for at in (0..size).step_by(zeros as usize) {
-        let length = zeros.min(size - at);
+    // An earlier life under the same number must not come back. Its labels stay to the end: a cut
+    // leaves one that is as void as before.
+    let (zeros, [_, end]) = (1 << 20, layout.labels());
+    for at in (LABEL..end).step_by(zeros as usize) {
+        let length = zeros.min(end - at);
         memory.write(at, vec![block::zeros(length as usize)], Durability::Plain).await?;
     }
     memory.flush().await?;
@@ -168,7 +169,7 @@ async fn open_at(
         cache.void_some().await;
     }
     let durable = cache.directory.borrow().durable();
-    cache.write_label(Label { generation, durable, ..label }).await?;
+    cache.write_label(Label { generation, durable, is_begun: false, ..label }).await?;
     destage::start(&cache);
     Ok((Nvram::new(cache), recovered))
 }
@@ -196,6 +197,7 @@ pub async fn open_paired(
     if !is_planted(Bug::UnsaidDirt) {
         record(pairing).await?;
     }
+    nvram.cache.write_label(Label { is_begun: true, ..nvram.label() }).await?;
     let partner = Partner::new(pairing, record);
     assert!(nvram.cache.partner.set(partner).is_ok(), "an NVRAM stands in front of one volume");
     Ok((nvram, recovered))

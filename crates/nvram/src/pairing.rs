@@ -2,13 +2,16 @@
 //!
 //! The volume keeps a [`Pairing`] on disks of its own: the id and the generation of its NVRAM, and
 //! whether the NVRAM may hold data that the disks lack (*dirty*). Each start raises the generation,
-//! first on the NVRAM, then on the volume, so an interrupted start leaves the NVRAM one ahead. A
-//! start without the NVRAM raises it by two: whatever the NVRAM has then is old. A copy that was
-//! made since the last start began is not recognised.
+//! first on the NVRAM, then on the volume, so an interrupted start leaves the NVRAM one ahead; then
+//! the NVRAM calls the start *begun*. A start without the NVRAM raises the volume's generation by
+//! more than starts ever will: whatever the NVRAM has then is old. A copy that was made since the
+//! last start began is not recognised.
 //!
 //! ```text
 //!   the volume says         the NVRAM has          it is
-//!   generation g            g, or g + 1            its own
+//!   generation g            g                      its own
+//!   g                       g + 1, not begun       its own
+//!   g                       more, or g + 1, begun  refused: the disks are an older copy
 //!   g, dirty                less, or nothing       refused: the newest data are elsewhere
 //!   g, nothing dirty        less                   void: the volume was used without it
 //! ```
@@ -40,6 +43,10 @@ pub struct Pairing {
     /// Whether the NVRAM may hold data that the volume's disks lack.
     pub is_dirty: bool,
 }
+
+/// How far a generation goes ahead where the NVRAM is left behind: further than starts come, also
+/// those of an NVRAM whose volume was brought back from a copy. 2^32 times of it have room.
+const APART: u64 = 1 << 32;
 
 /// Why an NVRAM does not go with the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,7 +93,7 @@ impl Pairing {
         let (known, found) = (self.generation, label.generation);
         if label.id != self.id {
             Err(Unpaired::Foreign)
-        } else if found > known + 1 {
+        } else if found > known + u64::from(!label.is_begun) {
             Err(Unpaired::OlderVolume { found, known })
         } else if found >= known || is_planted(Bug::AnyGeneration) {
             Ok(Meeting::Own)
@@ -107,7 +114,7 @@ impl Pairing {
 
     /// The pairing after everything that only the NVRAM may hold is given up.
     pub fn given_up(&self) -> Self {
-        Self { generation: self.generation + 2, is_dirty: false, ..*self }
+        Self { generation: self.generation + APART, is_dirty: false, ..*self }
     }
 }
 

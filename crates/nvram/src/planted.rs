@@ -37,6 +37,8 @@ planted::bugs! {
     HastyWord,
     /// The volume goes on without its memory, and does not record that the memory is void.
     UnsaidRetirement,
+    /// A stop forgets what is lost, and older bytes stand in for it.
+    SettledLoss,
     /// Lost sectors of a block are forgotten when another part of it is written.
     ForgottenLoss,
 }

@@ -43,6 +43,8 @@ pub(crate) struct Front {
     nvram: Option<Rc<Nvram>>,
     /// The reason why the volume is open without it.
     absence: Option<String>,
+    /// Whether it may hold data that the disks lack.
+    is_dirty: bool,
     /// What it held when it was opened.
     recovered: Recovered,
     /// Whether it is being destaged.
@@ -95,7 +97,9 @@ impl Candidate {
                 Some(_) if label.is_some() => Err(Failure::Settings {
                     path: volume.path.clone(),
                     why: "volume.toml names an NVRAM, and the set has none".to_owned(),
-                    advice: "; 'duramen tune --nvram' gives it one".to_owned(),
+                    advice: "; remove its section [nvram], and 'duramen tune --nvram' gives the \
+                             set one"
+                        .to_owned(),
                 }),
                 _ => Ok(None),
             };
@@ -110,9 +114,12 @@ impl Candidate {
         if volume.is_nvram_given_up {
             return without("what it alone had is given up".to_owned());
         }
+        // The last resort goes on without anything.
+        let is_needed = pairing.is_dirty && !volume.is_loss_accepted;
+        let missing = || refused(Unpaired::Missing.into());
         let Some(place) = &path else {
-            pairing.alone().map_err(|missing| refused(missing.into()))?;
-            return without("volume.toml does not name it".to_owned());
+            let why = "volume.toml does not name it".to_owned();
+            return if is_needed { Err(missing()) } else { without(why) };
         };
         let disk = match DiskFile::open(place, access) {
             Ok(disk) => disk,
@@ -121,17 +128,16 @@ impl Candidate {
                 | OpenError::Busy(_)
                 | OpenError::PermissionDenied(..)),
             ) => return Err(error.into()),
-            Err(error) => {
-                pairing.alone().map_err(|missing| refused(missing.into()))?;
-                return without(error.to_string());
-            }
+            Err(_) if is_needed => return Err(missing()),
+            Err(error) => return without(error.to_string()),
         };
         let memory = device(disk);
         match nvram::look(&memory).await.and_then(|label| Ok(pairing.meet(&label)?)) {
             // A reader has no use for an empty one.
             Ok(Meeting::Void) if access != Access::ReadWrite => without(String::new()),
             Ok(_) => Ok(Some(Self { path, memory: Ok(memory) })),
-            Err(error) if pairing.is_dirty || is_of_later_start(&error) => Err(refused(error)),
+            Err(error) if volume.is_loss_accepted => without(error.to_string()),
+            Err(error) if is_needed || is_of_later_start(&error) => Err(refused(error)),
             Err(error) => without(error.to_string()),
         }
     }
@@ -157,32 +163,46 @@ impl Candidate {
             source,
         };
         let is_written = access == Access::ReadWrite;
-        let memory = match memory {
-            Ok(memory) => memory,
-            Err(absence) => {
-                let alone = if volume.is_nvram_given_up {
-                    pairing.given_up()
-                } else {
-                    pairing.alone().map_err(|missing| refused(missing.into()))?
-                };
-                if is_written {
-                    let recorded = record_on(set)(alone).await;
-                    let failed = |source| Failure::Device { path: volume.path.clone(), source };
-                    recorded.map_err(failed)?;
-                }
-                return Ok(Some(Front::absent(path, absence)));
+        let is_needed = pairing.is_dirty && !volume.is_nvram_given_up && !volume.is_loss_accepted;
+        let opened = match memory {
+            Ok(memory) if is_written => {
+                let (below, runtime, record) = (set.clone(), runtime.clone(), record_on(set));
+                nvram::open_paired(below, memory, runtime, pairing, record).await
             }
+            Ok(memory) => {
+                let memory = Rc::new(ScratchDevice::new(memory));
+                nvram::open(set.clone(), memory, runtime.clone(), pairing.id).await
+            }
+            Err(_) if is_needed => Err(Unpaired::Missing.into()),
+            Err(absence) => return Self::leave(volume, (path, absence), set, is_written).await,
         };
-        let (below, runtime) = (set.clone(), runtime.clone());
-        let (nvram, recovered) = if is_written {
-            nvram::open_paired(below, memory, runtime, pairing, record_on(set)).await
-        } else {
-            let memory = Rc::new(ScratchDevice::new(memory));
-            nvram::open(below, memory, runtime, pairing.id).await
+        match opened {
+            Ok((nvram, recovered)) => {
+                let (nvram, is_busy) = (Some(Rc::new(nvram)), Cell::new(false));
+                let is_dirty = pairing.is_dirty;
+                Ok(Some(Front { path, nvram, absence: None, is_dirty, recovered, is_busy }))
+            }
+            Err(error) if is_needed => Err(refused(error)),
+            // It can be read, and not written.
+            Err(error) => Self::leave(volume, (path, error.to_string()), set, is_written).await,
         }
-        .map_err(refused)?;
-        let (nvram, is_busy) = (Some(Rc::new(nvram)), Cell::new(false));
-        Ok(Some(Front { path, nvram, absence: None, recovered, is_busy }))
+    }
+
+    /// Goes on without it, and has the labels say so.
+    async fn leave(
+        volume: &Volume,
+        (path, absence): (Option<PathBuf>, String),
+        set: &Rc<Set>,
+        is_written: bool,
+    ) -> Result<Option<Front>, Failure> {
+        let known = set.label().nvram;
+        let is_dirty = known.is_some_and(|known| known.is_dirty);
+        if let Some(known) = known.filter(|_| is_written) {
+            let recorded = record_on(set)(pairing_of(&known).given_up()).await;
+            let failed = |source| Failure::Device { path: volume.path.clone(), source };
+            recorded.map_err(failed)?;
+        }
+        Ok(Some(Front::absent(path, absence, is_dirty)))
     }
 }
 
@@ -191,14 +211,19 @@ fn is_of_later_start(error: &nvram::OpenError) -> bool {
 }
 
 impl Front {
-    fn absent(path: Option<PathBuf>, absence: String) -> Self {
+    fn absent(path: Option<PathBuf>, absence: String, is_dirty: bool) -> Self {
         let (recovered, is_busy) = (Recovered::default(), Cell::new(false));
-        Self { path, nvram: None, absence: Some(absence), recovered, is_busy }
+        Self { path, nvram: None, absence: Some(absence), is_dirty, recovered, is_busy }
     }
 
     /// The open NVRAM, unless the volume is open without it.
     pub(crate) fn nvram(&self) -> Option<&Rc<Nvram>> {
         self.nvram.as_ref()
+    }
+
+    /// Why data may be lacking that only the NVRAM has, if they may.
+    pub(crate) fn lacked(&self) -> Option<String> {
+        self.absence.clone().filter(|_| self.is_dirty)
     }
 
     fn shown(&self) -> String {
@@ -223,7 +248,7 @@ impl Front {
         if self.recovered.rotten > 0 {
             words::say(format_args!(
                 "{volume}: {} blocks of the NVRAM{shown} are damaged, and what they held is lost: \
-                 'duramen raid scrub' names the files",
+                 reads of it fail until it is written",
                 self.recovered.rotten
             ));
         }

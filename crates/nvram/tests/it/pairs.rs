@@ -12,7 +12,7 @@ use nvram::pairing::{Meeting, Pairing, Record, Unpaired};
 use nvram::{Nvram, OpenError, open_paired};
 use sim::{Choice, Disk, Effect, Fault, Honesty, Image, Platter, Prng};
 
-use crate::world::{ID, Model, Platters, VOLUME, World, made, play};
+use crate::world::{ID, MEMORY, Model, Platters, VOLUME, World, made, play};
 
 const SECTOR: u64 = 512;
 
@@ -254,25 +254,123 @@ fn a_volume_whose_memory_fails_and_whose_host_is_full_stops_in_the_end() {
 }
 
 /// What a volume with this pairing makes of the NVRAM of a generation.
-fn met(is_dirty: bool, found: u64) -> Result<Meeting, Unpaired> {
+fn met(is_dirty: bool, found: u64, is_begun: bool) -> Result<Meeting, Unpaired> {
     let pairing = Pairing { id: ID, generation: 7, is_dirty };
     let volume = new_volume();
     let running = Running::of(1, &volume);
     let memory: Rc<dyn BlockDevice> = running.world.memory.clone();
     let label = running.world.executor.block_on(nvram::look(&memory)).expect("it was made");
-    pairing.meet(&nvram::Label { generation: found, ..label })
+    pairing.meet(&nvram::Label { generation: found, is_begun, ..label })
 }
 
 #[test]
 fn only_the_nvram_of_this_start_or_of_one_that_was_cut_off_is_its_own() {
     let known = 7;
     for is_dirty in [false, true] {
-        assert_eq!(met(is_dirty, 7), Ok(Meeting::Own));
-        assert_eq!(met(is_dirty, 8), Ok(Meeting::Own));
-        assert_eq!(met(is_dirty, 9), Err(Unpaired::OlderVolume { found: 9, known }));
+        assert_eq!(met(is_dirty, 7, true), Ok(Meeting::Own));
+        assert_eq!(met(is_dirty, 7, false), Ok(Meeting::Own));
+        assert_eq!(met(is_dirty, 8, false), Ok(Meeting::Own));
+        let older = |found| Err(Unpaired::OlderVolume { found, known });
+        assert_eq!(met(is_dirty, 8, true), older(8));
+        assert_eq!(met(is_dirty, 9, false), older(9));
     }
-    assert_eq!(met(false, 6), Ok(Meeting::Void));
-    assert_eq!(met(true, 6), Err(Unpaired::Older { found: 6, known }));
+    assert_eq!(met(false, 6, true), Ok(Meeting::Void));
+    assert_eq!(met(true, 6, true), Err(Unpaired::Older { found: 6, known }));
+}
+
+/// A block that only the NVRAM has rots, and the volume is stopped. Gives what the next start reads
+/// there, and whether that start had the NVRAM's word for it.
+fn rots_before_a_stop(is_met_at_start: bool) -> Result<u8, block::IoError> {
+    let volume = new_volume();
+    let running = Running::of(1, &volume);
+    let device = running.open().expect("it is its own");
+    let executor = &running.world.executor;
+    // What comes after it says that it was durable.
+    for at in [0, 8192, 16384] {
+        let write = device.write(at, vec![vec![7; 4096].into()], Durability::Through);
+        executor.block_on(write).expect("nothing fails");
+        executor.block_on(device.flush()).expect("nothing fails");
+    }
+    let layout = nvram::format::Layout::of(MEMORY).expect("it is large enough");
+    let at = layout.slot(0) + SECTOR + 100;
+    let mut volume = if is_met_at_start {
+        running.kill()
+    } else {
+        running.world.memory.rot(at, 3);
+        let _ = executor.block_on(device.close());
+        running.kill()
+    };
+    if is_met_at_start {
+        let running = Running::of(2, &volume);
+        running.world.memory.rot(at, 3);
+        let device = running.open().expect("it is its own");
+        assert!(running.world.executor.block_on(device.settle(true)).is_err());
+        let _ = running.world.executor.block_on(device.close());
+        volume = running.kill();
+    }
+    let running = Running::of(3, &volume);
+    let device = running.open().expect("it is its own");
+    let read = device.read(0, Buffer::unfilled(4096));
+    running.world.executor.block_on(read).map(|bytes| bytes[0])
+}
+
+#[test]
+fn a_stop_forgets_nothing_that_is_lost() {
+    for is_met_at_start in [false, true] {
+        assert!(rots_before_a_stop(is_met_at_start).is_err(), "{is_met_at_start}");
+    }
+    #[cfg(feature = "planted-bugs")]
+    {
+        use nvram::planted::Bug;
+        let shown = crate::with(Bug::SettledLoss, || rots_before_a_stop(false));
+        assert_eq!(shown.ok(), Some(0), "older bytes stand in for it");
+    }
+}
+
+#[test]
+fn a_loss_is_given_up_on_request() {
+    let volume = new_volume();
+    let running = Running::of(1, &volume);
+    let executor = &running.world.executor;
+    let device = running.open().expect("it is its own");
+    let write = device.write(0, vec![vec![7; 4096].into()], Durability::Through);
+    executor.block_on(write).expect("nothing fails");
+    let layout = nvram::format::Layout::of(MEMORY).expect("it is large enough");
+    running.world.memory.rot(layout.slot(0) + SECTOR + 100, 3);
+    executor.block_on(device.give_up_lost()).expect("that is meant");
+    let read = device.read(0, Buffer::unfilled(4096));
+    assert_eq!(executor.block_on(read).expect("the disk has zeros")[0], 0);
+}
+
+#[test]
+fn an_nvram_that_has_gone_on_never_comes_back_over_disks_of_a_copy() {
+    let copy = {
+        let running = Running::of(1, &new_volume());
+        let device = running.open().expect("it is its own");
+        running.world.executor.block_on(device.close()).expect("nothing fails");
+        running.kill()
+    };
+    let mut volume = copy.clone();
+    for start in 2..8 {
+        let running = Running::of(start, &volume);
+        let device = running.open().expect("it is its own");
+        let write = device.write(0, vec![vec![7; 4096].into()], Durability::Through);
+        running.world.executor.block_on(write).expect("nothing fails");
+        volume = running.kill();
+        // The disks come back from the copy, and the NVRAM stays as it is.
+        let mut mixed = copy.clone();
+        mixed.platters.memory = volume.platters.memory.clone();
+        let running = Running::of(20 + start, &mixed);
+        let refused = running.open().err();
+        let is_older = matches!(refused, Some(OpenError::Unpaired(Unpaired::OlderVolume { .. })));
+        assert!(is_older, "start {start}: {refused:?}");
+        let given_up = running.pairing().given_up();
+        let executor = &running.world.executor;
+        executor.block_on((running.record())(given_up)).expect("nothing fails");
+        let device = running.open().expect("its content is void");
+        let read = device.read(0, Buffer::unfilled(4096));
+        assert_eq!(executor.block_on(read).expect("the disk has zeros")[0], 0, "start {start}");
+    }
 }
 
 #[test]

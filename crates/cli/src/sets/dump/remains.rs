@@ -125,6 +125,13 @@ async fn dump(
                     listed";
         dumped.notes.push(note.to_owned());
     }
+    if let Some(why) = stack.front().and_then(|front| front.lacked()) {
+        dumped.is_short = true;
+        dumped.notes.push(format!(
+            "without the NVRAM ({why}): what was written last may be as it was before, and is not \
+             listed"
+        ));
+    }
     bring_home(volume, stack.log.as_ref(), file, runtime, &mut dumped).await?;
     Ok(dumped)
 }
