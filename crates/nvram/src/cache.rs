@@ -295,9 +295,8 @@ impl Cache {
             // What has passed by, too.
             self.below.flush().await.inspect_err(|error| self.fail(error))?;
         }
-        if !(accepts_loss || self.directory.borrow().lost().is_empty())
-            && !is_planted(Bug::SettledLoss)
-        {
+        let is_lost = !self.directory.borrow().lost().is_empty();
+        if is_lost && !accepts_loss && !is_planted(Bug::SettledLoss) {
             return Err(lost());
         }
         let first_sequence = self.directory.borrow().next_sequence();
