@@ -566,7 +566,10 @@ impl Nodes {
             let at = index / FAN.pow(level.into());
             let node = match self.get(stem, level, at).await {
                 Ok(Some(node)) => node,
-                Err(FsError::Io) if !stem.is_replaceable() => return Err(FsError::Io),
+                // A block of pointers may come back, and what it leads to would stay in use.
+                Err(FsError::Io) if level > 0 || !stem.is_replaceable() => {
+                    return Err(FsError::Io);
+                }
                 Ok(None) | Err(_) => {
                     let anew = self.instead(stem.clone(), (level, at), above.take()).await;
                     let node = self.begin_anew(&anew);
@@ -594,7 +597,10 @@ impl Nodes {
             let at = leaf / FAN.pow(level.into());
             match self.get(stem, level, at).await {
                 Ok(Some(node)) => above = Some(Parent::Node(node)),
-                Err(FsError::Io) if !stem.is_replaceable() => return Err(FsError::Io),
+                // A block of pointers may come back, and what it leads to would stay in use.
+                Err(FsError::Io) if level > 0 || !stem.is_replaceable() => {
+                    return Err(FsError::Io);
+                }
                 Ok(None) | Err(_) => all.push((level, at, above.take())),
             }
         }
