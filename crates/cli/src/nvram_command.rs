@@ -10,7 +10,6 @@ use clap::{Args, Subcommand};
 use runtime::Runtime;
 use serde_json::{Value, json};
 use server::control::Refused;
-use server::control::client;
 use server::reactor;
 
 use crate::failure::Failure;
@@ -108,8 +107,7 @@ fn volume_of(path: &Path) -> Result<Volume, Failure> {
 
 /// Sends an order to the server of a volume. `None` if there is no server.
 fn ask(volume: &Volume, order: &str) -> Result<Option<Value>, Failure> {
-    let Some(socket) = volume.socket() else { return Ok(None) };
-    order::post(&socket, &volume.path, &format!("/v1/nvram/{order}"), &json!({}))
+    order::ask(volume, &format!("/v1/nvram/{order}"), &json!({}))
 }
 
 /// Opens a volume without a server, and does something with its NVRAM.
@@ -143,7 +141,7 @@ fn change(
 
 /// Prints the state. The failure determines the exit code.
 fn show(volume: &Volume, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
-    let status = match told(volume) {
+    let status = match order::told(volume, "nvram") {
         Some(status) => status,
         None => with_front(volume, Access::ReadOnly, async |front| Ok(Status::of(front)))?,
     };
@@ -154,11 +152,4 @@ fn show(volume: &Volume, json: bool, output: &mut dyn Write) -> Result<(), Failu
     };
     output.write_all(text.as_bytes())?;
     if status.is_up() { Ok(()) } else { Err(Failure::Unwell { code: 1 }) }
-}
-
-/// Asks the server of a volume, if there is one, for the state.
-fn told(volume: &Volume) -> Option<Status> {
-    let answer = client::get(volume.socket().as_deref()?, "/v1/info").ok()?;
-    let info: Value = serde_json::from_str(&answer.body).ok().filter(|_| answer.status == 200)?;
-    serde_json::from_value(info.get("nvram")?.clone()).ok()
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use block::file::OpenError;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use server::control::Answer;
 use server::control::client::{self, AskError};
@@ -50,6 +51,22 @@ pub(crate) fn post(
             Err(refused(answer.error().unwrap_or_else(|| "it does not say why".to_owned())))
         }
     }
+}
+
+/// Sends an order to the server of a volume. `None` if there is no server.
+///
+/// # Errors
+/// As for [`post`].
+pub(crate) fn ask(volume: &Volume, route: &str, said: &Value) -> Result<Option<Value>, Failure> {
+    let Some(socket) = volume.socket() else { return Ok(None) };
+    post(&socket, &volume.path, route, said)
+}
+
+/// A part of what the server of a volume says of it, if there is a server and such a part.
+pub(crate) fn told<T: DeserializeOwned>(volume: &Volume, part: &str) -> Option<T> {
+    let answer = client::get(volume.socket().as_deref()?, "/v1/info").ok()?;
+    let info: Value = serde_json::from_str(&answer.body).ok().filter(|_| answer.status == 200)?;
+    serde_json::from_value(info.get(part)?.clone()).ok()
 }
 
 /// Completes the failure to open a volume whose server could have been asked. The server of a bare

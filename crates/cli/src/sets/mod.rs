@@ -26,7 +26,6 @@ use clap::{Args, Subcommand};
 use runtime::Runtime;
 use serde::Serialize;
 use serde_json::{Value, json};
-use server::control::client;
 use server::control::{Jobs, Refused};
 use server::reactor;
 
@@ -282,18 +281,11 @@ fn volume_of(path: &Path) -> Result<Volume, Failure> {
     Ok(volume)
 }
 
-/// Asks the server of a volume, if there is one, for the status of its set.
-fn told(volume: &Volume) -> Option<Status> {
-    let answer = client::get(volume.socket().as_deref()?, "/v1/info").ok()?;
-    let info: Value = serde_json::from_str(&answer.body).ok().filter(|_| answer.status == 200)?;
-    serde_json::from_value(info.get("raid")?.clone()).ok()
-}
-
 /// Prints the status of a set. The failure determines the exit code.
 fn tell(path: &Path, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
     let unknown = |failure: Failure| Failure::UnknownSet(Box::new(failure));
     let volume = volume_of(path).map_err(unknown)?;
-    let status = match told(&volume) {
+    let status = match order::told(&volume, "raid") {
         Some(status) => status,
         None => Status::look(&volume).map_err(unknown)?,
     };
@@ -318,8 +310,7 @@ fn print_json(value: &impl Serialize, output: &mut dyn Write) -> Result<(), Fail
 
 /// Sends an order to the server of a volume. `None` if there is no server.
 fn ask(volume: &Volume, order: &str, said: &Value) -> Result<Option<Value>, Failure> {
-    let Some(socket) = volume.socket() else { return Ok(None) };
-    order::post(&socket, &volume.path, &format!("/v1/raid/{order}"), said)
+    order::ask(volume, &format!("/v1/raid/{order}"), said)
 }
 
 /// Waits for the end of a job of the server.

@@ -23,8 +23,9 @@ use serde_json::json;
 use server::control::Refused;
 use server::reactor;
 
-use super::{ask, bar, change, follow, print_json, told};
+use super::{Status, ask, bar, change, follow, print_json};
 use crate::failure::Failure;
+use crate::order;
 use crate::size::show_size;
 use crate::stack::{Lost, Scrub, at_once};
 use crate::volume::Volume;
@@ -38,7 +39,7 @@ pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result
     let scrub = match ask(volume, "scrub", &json!({}))? {
         Some(answer) => {
             follow(volume, &answer, "scrubbing")?;
-            let scrub = told(volume).and_then(|status| status.scrub);
+            let scrub = order::told(volume, "raid").and_then(|status: Status| status.scrub);
             let path = volume.socket().expect("it was asked");
             let why = "it tells nothing of the scrub".to_owned();
             scrub.ok_or(Failure::Control { path, why })?
