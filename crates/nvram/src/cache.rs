@@ -290,6 +290,9 @@ impl Cache {
     pub(crate) async fn settle(&self, is_down: bool, accepts_loss: bool) -> Result<(), IoError> {
         let _alone = self.gate.exclusive().await;
         self.check(Verb::Flush)?;
+        if self.is_retired.get() {
+            return Ok(()); // all of that is done
+        }
         if !is_planted(Bug::HastyDown) {
             self.drain().await?;
             // What has passed by, too.

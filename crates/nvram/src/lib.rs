@@ -113,10 +113,7 @@ impl Nvram {
     /// # Errors
     /// Why something is not below, or that sectors are lost. Then nothing has changed.
     pub async fn settle(&self, is_down: bool) -> Result<(), IoError> {
-        self.run(Verb::Flush, async move |cache| {
-            if cache.retired().is_some() { Ok(()) } else { cache.settle(is_down, false).await }
-        })
-        .await
+        self.run(Verb::Flush, async move |cache| cache.settle(is_down, false).await).await
     }
 
     /// The same, for good. Sectors that are lost are given up: from then on they have what the
@@ -125,10 +122,7 @@ impl Nvram {
     /// # Errors
     /// Why something is not below. Then nothing has changed.
     pub async fn give_up_lost(&self) -> Result<(), IoError> {
-        self.run(Verb::Flush, async move |cache| {
-            if cache.retired().is_some() { Ok(()) } else { cache.settle(true, true).await }
-        })
-        .await
+        self.run(Verb::Flush, async move |cache| cache.settle(true, true).await).await
     }
 
     /// Holds writes again.
@@ -234,7 +228,7 @@ impl BlockDevice for Nvram {
             while calls.get() > 0 {
                 ended.wait().await;
             }
-            if is_first && cache.partner.get().is_some() && cache.retired().is_none() {
+            if is_first && cache.partner.get().is_some() {
                 // A volume that was stopped needs nothing of its NVRAM. If something cannot go
                 // below it still does, and says so.
                 let settled = cache.settle(false, false).await;

@@ -107,13 +107,14 @@ impl Pairing {
     /// The pairing of a start without the NVRAM.
     ///
     /// # Errors
-    /// [`Unpaired::Missing`] if the NVRAM is needed.
-    pub fn alone(&self) -> Result<Self, Unpaired> {
-        if self.is_dirty { Err(Unpaired::Missing) } else { Ok(self.given_up()) }
+    /// [`Unpaired::Missing`] if the NVRAM is needed, unless a person accepts the loss.
+    pub fn alone(&self, accepts_loss: bool) -> Result<Self, Unpaired> {
+        let is_needed = self.is_dirty && !accepts_loss;
+        if is_needed { Err(Unpaired::Missing) } else { Ok(self.given_up()) }
     }
 
     /// The pairing after everything that only the NVRAM may hold is given up.
-    pub fn given_up(&self) -> Self {
+    pub(crate) fn given_up(&self) -> Self {
         Self { generation: self.generation + APART, is_dirty: false, ..*self }
     }
 }

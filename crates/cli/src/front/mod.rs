@@ -39,16 +39,21 @@ const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 pub(crate) struct Front {
     /// Its last known path.
     path: Option<PathBuf>,
-    /// The device, unless the volume is open without it.
-    nvram: Option<Rc<Nvram>>,
-    /// The reason why the volume is open without it.
-    absence: Option<String>,
-    /// Whether it may hold data that the disks lack.
-    is_dirty: bool,
-    /// What it held when it was opened.
-    recovered: Recovered,
+    presence: Presence,
     /// Whether it is being destaged.
     is_busy: Cell<bool>,
+}
+
+/// Whether a volume is open with its NVRAM.
+enum Presence {
+    /// The device, and what it held when it was opened.
+    Here(Rc<Nvram>, Recovered),
+    /// The volume is open without it.
+    Absent {
+        why: String,
+        /// Whether it may hold data that the disks lack.
+        is_missed: bool,
+    },
 }
 
 /// The NVRAM that a set needs, judged before the set is opened.
@@ -79,6 +84,21 @@ fn record_on(set: &Rc<Set>) -> Record {
     })
 }
 
+/// Whether the command line goes on without what only the NVRAM has.
+fn accepts_loss(volume: &Volume) -> bool {
+    volume.is_nvram_given_up || volume.is_loss_accepted
+}
+
+/// The refusal of a volume for its NVRAM.
+pub(crate) fn refusal(
+    volume: &Path,
+    nvram: Option<&Path>,
+    source: impl Into<nvram::OpenError>,
+) -> Failure {
+    let (path, nvram) = (volume.to_owned(), nvram.map(Path::to_owned));
+    Failure::Nvram { path, nvram, source: source.into() }
+}
+
 impl Candidate {
     /// Finds the NVRAM that the latest label of a set names. `None` if it names none.
     ///
@@ -105,21 +125,16 @@ impl Candidate {
             };
         };
         let pairing = pairing_of(&known);
-        let refused = |source: nvram::OpenError| Failure::Nvram {
-            path: volume.path.clone(),
-            nvram: path.clone(),
-            source,
+        let without = |why: String| {
+            let alone = pairing.alone(accepts_loss(volume));
+            alone.map_err(|missing| refusal(&volume.path, path.as_deref(), missing))?;
+            Ok(Some(Self { path: path.clone(), memory: Err(why) }))
         };
-        let without = |why: String| Ok(Some(Self { path: path.clone(), memory: Err(why) }));
         if volume.is_nvram_given_up {
             return without("what it alone had is given up".to_owned());
         }
-        // The last resort goes on without anything.
-        let is_needed = pairing.is_dirty && !volume.is_loss_accepted;
-        let missing = || refused(Unpaired::Missing.into());
         let Some(place) = &path else {
-            let why = "volume.toml does not name it".to_owned();
-            return if is_needed { Err(missing()) } else { without(why) };
+            return without("volume.toml does not name it".to_owned());
         };
         let disk = match DiskFile::open(place, access) {
             Ok(disk) => disk,
@@ -128,7 +143,6 @@ impl Candidate {
                 | OpenError::Busy(_)
                 | OpenError::PermissionDenied(..)),
             ) => return Err(error.into()),
-            Err(_) if is_needed => return Err(missing()),
             Err(error) => return without(error.to_string()),
         };
         let memory = device(disk);
@@ -136,8 +150,11 @@ impl Candidate {
             // A reader has no use for an empty one.
             Ok(Meeting::Void) if access != Access::ReadWrite => without(String::new()),
             Ok(_) => Ok(Some(Self { path, memory: Ok(memory) })),
-            Err(error) if volume.is_loss_accepted => without(error.to_string()),
-            Err(error) if is_needed || is_of_later_start(&error) => Err(refused(error)),
+            Err(error)
+                if !volume.is_loss_accepted && (pairing.is_dirty || is_of_later_start(&error)) =>
+            {
+                Err(refusal(&volume.path, path.as_deref(), error))
+            }
             Err(error) => without(error.to_string()),
         }
     }
@@ -157,13 +174,7 @@ impl Candidate {
         let Some(pairing) = set.label().nvram.map(|known| pairing_of(&known)) else {
             return Ok(None); // the label that holds is older, and was never acknowledged under
         };
-        let refused = |source: nvram::OpenError| Failure::Nvram {
-            path: volume.path.clone(),
-            nvram: path.clone(),
-            source,
-        };
-        let is_written = access == Access::ReadWrite;
-        let is_needed = pairing.is_dirty && !volume.is_nvram_given_up && !volume.is_loss_accepted;
+        let (is_written, absence) = (access == Access::ReadWrite, memory.as_ref().err().cloned());
         let opened = match memory {
             Ok(memory) if is_written => {
                 let (below, runtime, record) = (set.clone(), runtime.clone(), record_on(set));
@@ -173,36 +184,24 @@ impl Candidate {
                 let memory = Rc::new(ScratchDevice::new(memory));
                 nvram::open(set.clone(), memory, runtime.clone(), pairing.id).await
             }
-            Err(_) if is_needed => Err(Unpaired::Missing.into()),
-            Err(absence) => return Self::leave(volume, (path, absence), set, is_written).await,
+            Err(_) => Err(Unpaired::Missing.into()),
         };
-        match opened {
-            Ok((nvram, recovered)) => {
-                let (nvram, is_busy) = (Some(Rc::new(nvram)), Cell::new(false));
-                let is_dirty = pairing.is_dirty;
-                Ok(Some(Front { path, nvram, absence: None, is_dirty, recovered, is_busy }))
+        let presence = match opened {
+            Ok((nvram, recovered)) => Presence::Here(Rc::new(nvram), recovered),
+            // It is not there, or can be read and not written.
+            Err(error) => {
+                let Ok(alone) = pairing.alone(accepts_loss(volume)) else {
+                    return Err(refusal(&volume.path, path.as_deref(), error));
+                };
+                if is_written {
+                    let failed = |source| Failure::Device { path: volume.path.clone(), source };
+                    record_on(set)(alone).await.map_err(failed)?;
+                }
+                let why = absence.unwrap_or_else(|| error.to_string());
+                Presence::Absent { why, is_missed: pairing.is_dirty }
             }
-            Err(error) if is_needed => Err(refused(error)),
-            // It can be read, and not written.
-            Err(error) => Self::leave(volume, (path, error.to_string()), set, is_written).await,
-        }
-    }
-
-    /// Goes on without it, and has the labels say so.
-    async fn leave(
-        volume: &Volume,
-        (path, absence): (Option<PathBuf>, String),
-        set: &Rc<Set>,
-        is_written: bool,
-    ) -> Result<Option<Front>, Failure> {
-        let known = set.label().nvram;
-        let is_dirty = known.is_some_and(|known| known.is_dirty);
-        if let Some(known) = known.filter(|_| is_written) {
-            let recorded = record_on(set)(pairing_of(&known).given_up()).await;
-            let failed = |source| Failure::Device { path: volume.path.clone(), source };
-            recorded.map_err(failed)?;
-        }
-        Ok(Some(Front::absent(path, absence, is_dirty)))
+        };
+        Ok(Some(Front { path, presence, is_busy: Cell::new(false) }))
     }
 }
 
@@ -211,19 +210,28 @@ fn is_of_later_start(error: &nvram::OpenError) -> bool {
 }
 
 impl Front {
-    fn absent(path: Option<PathBuf>, absence: String, is_dirty: bool) -> Self {
-        let (recovered, is_busy) = (Recovered::default(), Cell::new(false));
-        Self { path, nvram: None, absence: Some(absence), is_dirty, recovered, is_busy }
-    }
-
     /// The open NVRAM, unless the volume is open without it.
     pub(crate) fn nvram(&self) -> Option<&Rc<Nvram>> {
-        self.nvram.as_ref()
+        match &self.presence {
+            Presence::Here(nvram, _) => Some(nvram),
+            Presence::Absent { .. } => None,
+        }
+    }
+
+    /// Why the volume is open without it.
+    fn absence(&self) -> Option<&str> {
+        match &self.presence {
+            Presence::Here(..) => None,
+            Presence::Absent { why, .. } => Some(why),
+        }
     }
 
     /// Why data may be lacking that only the NVRAM has, if they may.
-    pub(crate) fn lacked(&self) -> Option<String> {
-        self.absence.clone().filter(|_| self.is_dirty)
+    pub(crate) fn lacked(&self) -> Option<&str> {
+        match &self.presence {
+            Presence::Absent { why, is_missed: true } => Some(why),
+            _ => None,
+        }
     }
 
     fn shown(&self) -> String {
@@ -233,23 +241,26 @@ impl Front {
     /// Says at a start how it stands.
     fn announce(&self, volume: &Path) {
         let (volume, shown) = (volume.display(), self.shown());
-        if let Some(absence) = &self.absence {
-            return words::say(format_args!(
-                "{volume}: served without its NVRAM{shown}: {absence}; nothing of it is missing \
-                 on the disks"
-            ));
-        }
+        let recovered = match &self.presence {
+            Presence::Here(_, recovered) => recovered,
+            Presence::Absent { why, .. } => {
+                return words::say(format_args!(
+                    "{volume}: served without its NVRAM{shown}: {why}; nothing of it is missing on \
+                     the disks"
+                ));
+            }
+        };
         let status = Status::of(self);
         let state = if status.is_up() { "" } else { ", down: writes go to the disks" };
         words::say(format_args!(
             "{volume}: NVRAM{shown}: {} dirty, battery unknown{state}",
             show_size(status.dirty_bytes)
         ));
-        if self.recovered.rotten > 0 {
+        if recovered.rotten > 0 {
             words::say(format_args!(
                 "{volume}: {} blocks of the NVRAM{shown} are damaged, and what they held is lost: \
                  reads of it fail until it is written",
-                self.recovered.rotten
+                recovered.rotten
             ));
         }
         if status.survives_power == Some(false) {

@@ -71,7 +71,7 @@ pub(crate) async fn go_up(front: &Front) -> Result<(), Refused> {
 
 /// Why an order is refused for a volume that is open without its NVRAM.
 fn absence_of(front: &Front) -> String {
-    let why = front.absence.as_deref().unwrap_or_default();
+    let why = front.absence().unwrap_or_default();
     format!("it is served without its NVRAM ({why}): that comes back with the next start")
 }
 

@@ -68,7 +68,7 @@ impl Status {
                 (State::Error, Some(why.to_owned()))
             }
             Some(status) if !status.is_down => (State::Up, None),
-            _ => (State::Down, front.absence.clone()),
+            _ => (State::Down, front.absence().map(str::to_owned)),
         };
         let status = status.unwrap_or_default();
         let counts = status.counts;

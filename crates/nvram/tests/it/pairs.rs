@@ -76,7 +76,7 @@ impl Running {
 
     /// A start without the NVRAM.
     fn open_alone(&self) -> Result<Rc<Disk>, Unpaired> {
-        let alone = self.pairing().alone()?;
+        let alone = self.pairing().alone(false)?;
         self.world.executor.block_on((self.record())(alone)).expect("nothing fails");
         Ok(self.world.below.clone())
     }
@@ -364,7 +364,7 @@ fn an_nvram_that_has_gone_on_never_comes_back_over_disks_of_a_copy() {
         let refused = running.open().err();
         let is_older = matches!(refused, Some(OpenError::Unpaired(Unpaired::OlderVolume { .. })));
         assert!(is_older, "start {start}: {refused:?}");
-        let given_up = running.pairing().given_up();
+        let given_up = running.pairing().alone(true).expect("that is meant");
         let executor = &running.world.executor;
         executor.block_on((running.record())(given_up)).expect("nothing fails");
         let device = running.open().expect("its content is void");
@@ -384,7 +384,7 @@ fn what_is_given_up_never_comes_back() {
     let volume = running.kill();
     let running = Running::of(2, &volume);
     assert_eq!(running.open_alone().err(), Some(Unpaired::Missing));
-    let given_up = running.pairing().given_up();
+    let given_up = running.pairing().alone(true).expect("that is meant");
     running.world.executor.block_on((running.record())(given_up)).expect("nothing fails");
     let device = running.open().expect("its content is void");
     assert_eq!(device.status().dirty_bytes, 0);

@@ -125,7 +125,8 @@ async fn dump(
                     listed";
         dumped.notes.push(note.to_owned());
     }
-    if let Some(why) = stack.front().and_then(|front| front.lacked()) {
+    let front = stack.front();
+    if let Some(why) = front.as_ref().and_then(|front| front.lacked()) {
         dumped.is_short = true;
         dumped.notes.push(format!(
             "without the NVRAM ({why}): what was written last may be as it was before, and is not \
