@@ -26,6 +26,7 @@ use server::reactor;
 
 use crate::failure::Failure;
 use crate::folder::{create_private, parent, real_place, sync_folder};
+use crate::front::refusal;
 use crate::log::log_size_for;
 use crate::making::{Making, Stage};
 use crate::mkfs_arguments::MkfsArguments;
@@ -92,7 +93,8 @@ fn check(arguments: &MkfsArguments, level: Level, paths: &[PathBuf]) -> Result<(
         return Err(Failure::Usage(format!("{level} has no use for a spare")));
     }
     let folder = &arguments.volume;
-    if folder.join(DISK_NAME).exists() && !is_alone(paths, folder) {
+    let is_alone = paths == [folder.join(DISK_NAME)];
+    if folder.join(DISK_NAME).exists() && !is_alone {
         let why = "the folder has a volume on a disk.img; name a new or an empty one";
         return Err(Failure::Usage(format!("{}: {why}", folder.display())));
     }
@@ -141,9 +143,7 @@ fn make_all(
         ));
     }
     let folder = &arguments.volume;
-    if is_alone(paths, folder) {
-        make_folder(folder, making)?;
-    }
+    make_folder(folder, making)?; // it has the disk of a set of one
     for path in paths {
         disks.push(open_member(arguments, path, making)?);
     }
@@ -167,7 +167,6 @@ fn make_all(
     let unit = arguments.stripe_unit.unwrap_or(usual.unit);
     let options = MakeOptions { unit, log: usual.log.min(least / LOG_SHARE), ..usual };
     let log_size = check_disks((arguments, design), &options, (paths, &disks), &spares)?;
-    make_folder(folder, making)?;
     set_state::probe(folder)?;
     if !arguments.sparse {
         let all = disks.iter().zip(paths).chain(spares.iter().zip(&arguments.spare));
@@ -196,11 +195,6 @@ fn make_all(
     // volume, if any.
     set_state::write(folder, &made.set, &made.witness)?;
     Ok(made.volume)
-}
-
-/// Whether the only disk is the one in the folder.
-fn is_alone(paths: &[PathBuf], folder: &Path) -> bool {
-    paths == [folder.join(DISK_NAME)]
 }
 
 /// Creates the folder of the volume, if it does not exist.
@@ -243,6 +237,13 @@ fn check_disks(
     Ok(log_size)
 }
 
+/// Creates the file of a disk.
+fn create_disk(path: &Path, size: u64, making: &Making) -> Result<DiskFile, Failure> {
+    let disk = making.create(path, || Ok(DiskFile::create(path, size)?))?;
+    sync_folder(parent(path))?;
+    Ok(disk)
+}
+
 /// Opens or creates a disk that becomes a member.
 fn open_member(
     arguments: &MkfsArguments,
@@ -254,9 +255,7 @@ fn open_member(
             let path = path.display();
             Failure::Usage(format!("there is no {path}; with --size, such as 4G, it is made"))
         })?;
-        let disk = making.create(path, || Ok(DiskFile::create(path, size)?))?;
-        sync_folder(parent(path))?;
-        return Ok(disk);
+        return create_disk(path, size, making);
     }
     let disk = DiskFile::open(path, Access::ReadWrite)?;
     arguments.check_size(path, disk.geometry().size)?;
@@ -283,9 +282,7 @@ pub(crate) fn open_nvram(
         }
         disk
     } else {
-        let disk = making.create(path, || Ok(DiskFile::create(path, size)?))?;
-        sync_folder(parent(path))?;
-        disk
+        create_disk(path, size, making)?
     };
     if u64::from(disk.geometry().logical_sector_size) > nvram::format::SECTOR {
         let path = path.display();
@@ -311,10 +308,7 @@ pub(crate) async fn put_in_front(
     let device = at_once(disk);
     let id = raid::label::new_id(&*runtime.random);
     let made = nvram::make(&device, id, set.geometry().size).await;
-    let label = made.map_err(|source| {
-        let (path, nvram) = (volume.to_owned(), Some(path.to_owned()));
-        Failure::Nvram { path, nvram, source }
-    })?;
+    let label = made.map_err(|source| refusal(volume, Some(path), source))?;
     let failed = |at: &Path| {
         let path = at.to_owned();
         move |source| Failure::Device { path, source }
