@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
 
-/// Interval at which paused work checks whether it may go on.
+/// Interval at which work checks whether it may go on, or was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Long work of a set.
@@ -60,6 +60,14 @@ impl Interrupts {
 
     pub(crate) fn is_paused(&self) -> bool {
         self.is_paused.get()
+    }
+
+    /// Waits this long, or until the work is cancelled.
+    pub(crate) async fn wait(&self, work: Work, length: Duration, members: &Members) {
+        let end = members.clock.now().after(length);
+        while members.clock.now() < end && !self.is_cancelled(work) {
+            members.clock.sleep(POLL_INTERVAL).await;
+        }
     }
 
     /// Waits while work is paused and does not have to end. The caller must hold no stripe lock.

@@ -491,10 +491,8 @@ async fn return_to(
     members.are_open();
     sums.know(map.clone());
     if !recalled.is_empty() {
-        let lost = sums.lose_unknown(&recalled).await;
-        lost.map_err(|error| {
-            if error == TableUnread.into() { OpenError::Unread } else { OpenError::Failed }
-        })?;
+        sums.lose_unknown(&recalled).await.map_err(|TableUnread| OpenError::Unread)?;
+        sums.bring_home(false).await.map_err(|_| OpenError::Failed)?; // if there is room
     }
     let array = Array::new(members, Rc::new(log), map, (sums, missed), options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))

@@ -26,7 +26,6 @@
 
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
 
 use block::{BlockDevice, Verb};
 use bytes::Bytes;
@@ -48,8 +47,6 @@ use crate::stripe::{Column, Given};
 use crate::sums::TableUnread;
 use crate::wipe::wipe;
 
-/// Interval at which a look at a disk checks whether its fill was cancelled.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// Stripes in flight at once: a batch.
 const AT_ONCE: usize = 32;
 /// Stripes passed before other tasks get a turn.
@@ -207,13 +204,7 @@ impl Array {
     /// Whether a device is the slot's last member, unchanged since it went when all were in or
     /// partly caught up since, and what it lacks is known. A disk that does not answer is not.
     async fn has_all_but_missed(&self, slot: usize, device: &dyn BlockDevice, member: Id) -> bool {
-        let clock = &self.members.clock;
-        let end = clock.now().after(SOURCE_PATIENCE);
-        let patience = async {
-            while clock.now() < end && !self.interrupts.is_cancelled(Work::Fill) {
-                clock.sleep(LOOK_INTERVAL).await;
-            }
-        };
+        let patience = self.interrupts.wait(Work::Fill, SOURCE_PATIENCE, &self.members);
         let reading = pin!(read_labels(device));
         let Either::Left((Ok(Read { label, is_overwritten: false, .. }), _)) =
             select(reading, pin!(patience)).await

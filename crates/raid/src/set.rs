@@ -121,12 +121,6 @@ impl Set {
         self.0.array.is_rebuilding.get()
     }
 
-    /// The device of a slot whose member is out, if it is open.
-    pub fn outsider(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
-        let members = &self.0.array.members;
-        members.present(slot).filter(|device| !members.is_used(slot, device))
-    }
-
     /// Geometry of the set.
     pub fn layout(&self) -> Layout {
         self.0.array.layout
@@ -190,11 +184,7 @@ impl Set {
             set.array.members.stand_behind(nvram);
             set.array.members.settled(Verb::Write).await
         });
-        // Neither a start nor a shutdown waits forever for a full host.
-        match select(recorded, pin!(self.0.array.members.full_for(FLUSH_LIMIT))).await {
-            Either::Left((recorded, _)) => recorded,
-            Either::Right(_) => Err(no_room(0, 0)),
-        }
+        self.unless_full_for_long(Verb::Write, recorded).await
     }
 
     /// Takes a member out, durably. It keeps its slot, and comes back only by [`Set::rebuild`]: no
@@ -347,6 +337,24 @@ impl Set {
         };
         answer.boxed_local()
     }
+
+    /// The answer, unless hosts are full for [`FLUSH_LIMIT`]: neither a start nor a shutdown waits
+    /// forever for one.
+    fn unless_full_for_long(&self, verb: Verb, answer: Io<()>) -> Io<()> {
+        let set = self.0.clone();
+        let answer = async move {
+            match select(answer, pin!(set.array.members.full_for(FLUSH_LIMIT))).await {
+                Either::Left((answer, _)) => answer,
+                Either::Right(_) => Err(IoError::new(verb, 0, 0, ErrorKind::StorageFull)),
+            }
+        };
+        answer.boxed_local()
+    }
+}
+
+/// The error for a client, who gets EIO also where disks may have the data later.
+fn as_lost(verb: Verb) -> impl Fn(IoError) -> IoError {
+    move |error| if error == unread(verb) { lost(verb) } else { error }
 }
 
 /// Error of a write for which a host has no space.
@@ -377,8 +385,7 @@ impl BlockDevice for Set {
             if read.is_err() && !members.have_stopped() && !is_unread {
                 members.counts.note(|done| done.lost_reads += 1);
             }
-            let read = if is_unread { Err(lost(Verb::Read)) } else { read }; // EIO as well
-            read.map_err(of_range(Verb::Read, offset, length))
+            read.map_err(as_lost(Verb::Read)).map_err(of_range(Verb::Read, offset, length))
         })
     }
 
@@ -390,9 +397,7 @@ impl BlockDevice for Set {
         let written = self.run(Verb::Write, async move |set| {
             let _client = set.array.members.pace.client();
             let written = set.array.write(offset, data, durability).await;
-            let is_unread = |error: &IoError| *error == unread(Verb::Write);
-            let written = written.map_err(|it| if is_unread(&it) { lost(Verb::Write) } else { it });
-            written.map_err(of_range(Verb::Write, offset, length))
+            written.map_err(as_lost(Verb::Write)).map_err(of_range(Verb::Write, offset, length))
         });
         // The write happens later, or has happened; the caller cannot know.
         self.unless_full(written, move || Err(no_room(offset, length)))
@@ -400,15 +405,7 @@ impl BlockDevice for Set {
 
     fn flush(&self) -> Io<()> {
         let flushed = self.run(Verb::Flush, async move |set| set.array.flush().await);
-        // A shutdown must not wait forever for a full host.
-        let set = self.0.clone();
-        let flushed = async move {
-            match select(flushed, pin!(set.array.members.full_for(FLUSH_LIMIT))).await {
-                Either::Left((flushed, _)) => flushed,
-                Either::Right(_) => Err(IoError::new(Verb::Flush, 0, 0, ErrorKind::StorageFull)),
-            }
-        };
-        flushed.boxed_local()
+        self.unless_full_for_long(Verb::Flush, flushed)
     }
 
     /// Vacates whole stripes. The hint is not passed on: a member's bytes in a discarded range

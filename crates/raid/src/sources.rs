@@ -181,10 +181,7 @@ impl Stripe<'_> {
         let (slot, offset) = (all[bad], self.offset(column, block));
         let found = given[bad].found(block);
         if found == Found::Wrong && given[bad].block(block) == made && are_known {
-            if let Ok(sums) = self.sums.of(slot, offset, BLOCK).await {
-                sums.take(offset, &made); // wrong checksum
-                self.members.counts.meet(slot, |met| met.mended += 1);
-            }
+            self.correct_sum(slot, offset, &made).await;
             return given[bad].put(block, &made);
         }
         let is_parity = bad + 1 == given.len();

@@ -284,11 +284,11 @@ impl Stripe<'_> {
             }
             let good = match self.choose(column, &given, block).await {
                 Ok(good) => good,
-                Err(is_unread) => {
+                Err((is_unread, agreed)) => {
                     if is_unread {
                         all.wait_for(block);
                     }
-                    if self.agreed(self.offset(column, block)).await == Agreed::Untold {
+                    if agreed == Agreed::Untold {
                         all.put_untold(block, &given);
                     }
                     continue;
@@ -306,13 +306,13 @@ impl Stripe<'_> {
     }
 
     /// Chooses the valid copy of a mirror's block, or else asks other disks. The error says whether
-    /// a disk that could not be read may have it.
+    /// a disk that could not be read may have it, and what the tables say.
     async fn choose(
         &self,
         column: &Column,
         given: &[Given],
         block: usize,
-    ) -> Result<Vec<u8>, bool> {
+    ) -> Result<Vec<u8>, (bool, Agreed)> {
         if let Some(known) = given.iter().find(|it| it.is_known(block)) {
             return Ok(known.block(block).to_vec());
         }
@@ -337,7 +337,15 @@ impl Stripe<'_> {
         }
         let of_others = self.mirror_of_others(column, block, agreed).await;
         let is_unread = given.iter().any(|it| it.is_unread(block)) || agreed == Agreed::Untold;
-        of_others.map_err(|why| is_unread || why == Found::Unread)
+        of_others.map_err(|why| (is_unread || why == Found::Unread, agreed))
+    }
+
+    /// Replaces the wrong checksum of a block whose bytes are proven, if its table can be read.
+    pub(crate) async fn correct_sum(&self, slot: usize, offset: u64, bytes: &[u8]) {
+        if let Ok(sums) = self.sums.of(slot, offset, BLOCK).await {
+            sums.take(offset, bytes);
+            self.members.counts.meet(slot, |met| met.mended += 1);
+        }
     }
 
     /// Writes a known block to a member, with its checksum.
@@ -371,10 +379,7 @@ impl Stripe<'_> {
         if self.members.has(slot) {
             let offset = self.offset(column, block);
             if found == Found::Wrong && given.block(block) == good {
-                if let Ok(sums) = self.sums.of(slot, offset, BLOCK).await {
-                    sums.take(offset, good);
-                    self.members.counts.meet(slot, |met| met.mended += 1);
-                }
+                self.correct_sum(slot, offset, good).await;
             } else {
                 self.put(slot, offset, good).await;
             }

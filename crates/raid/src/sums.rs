@@ -711,18 +711,18 @@ impl Sums {
         Ok(table.known())
     }
 
-    /// Marks blocks of stripes without a known checksum as lost; durably, if there is room.
+    /// Marks blocks of stripes without a known checksum as lost.
     ///
     /// # Errors
-    /// [`IoError`] when the set has stopped, or a table cannot be read.
-    pub(crate) async fn lose_unknown(&self, stripes: &BTreeSet<u64>) -> Result<(), IoError> {
+    /// [`TableUnread`].
+    pub(crate) async fn lose_unknown(&self, stripes: &BTreeSet<u64>) -> Result<(), TableUnread> {
         let Layout { unit, members, .. } = self.layout;
         for (stripe, slot) in stripes.iter().flat_map(|it| (0..members).map(move |s| (it, s))) {
             let sums = self.of(slot, stripe * unit, unit).await?;
             let blocks = (stripe * unit..(stripe + 1) * unit).step_by(BLOCK as usize);
             blocks.filter(|&at| sums.sum(at) == 0).for_each(|at| sums.lose(at));
         }
-        self.bring_home(false).await.map(|_| ())
+        Ok(())
     }
 
     /// Evicts the least recently used tables that are not needed (invariant 3).
