@@ -121,7 +121,7 @@ pub(crate) async fn read_map_left(
     let leaves: Vec<u64> = (0..space.shape().units.div_ceil(MAPPED)).collect();
     let blocks = superblock.log_blocks.clone();
     let log = match read_log(nodes, space.shape(), blocks.clone()).await {
-        Err(OpenError::Failed(error)) if may_go_without(&Stem::Log, error) => {
+        Err(OpenError::Failed(error)) if Stem::Log.goes_without(error) => {
             return Ok((Log::from(space.shape(), blocks.end), leaves.into_iter().collect()));
         }
         log => log?,
@@ -161,11 +161,6 @@ pub(crate) async fn read_map_left(
     Ok((log, lost))
 }
 
-/// Whether an opening goes on without a block of this tree.
-fn may_go_without(stem: &Stem, error: FsError) -> bool {
-    error == FsError::Corrupt || error == FsError::Io && stem.is_replaceable()
-}
-
 /// The leaves of a tree that can be read, and the lost ones.
 pub(crate) async fn pieces_left(
     nodes: &Nodes,
@@ -174,14 +169,14 @@ pub(crate) async fn pieces_left(
 ) -> Result<(Vec<(u64, Bytes)>, Vec<u64>), FsError> {
     match nodes.pieces(stem, leaves).await {
         Ok(read) => return Ok((read.into_iter().collect(), Vec::new())),
-        Err(error) if may_go_without(stem, error) => {}
+        Err(error) if stem.goes_without(error) => {}
         Err(error) => return Err(error),
     }
     let (mut left, mut lost) = (Vec::new(), Vec::new());
     for &leaf in leaves {
         match nodes.pieces(stem, &[leaf]).await {
             Ok(read) => left.extend(read),
-            Err(error) if may_go_without(stem, error) => lost.push(leaf),
+            Err(error) if stem.goes_without(error) => lost.push(leaf),
             Err(error) => return Err(error),
         }
     }

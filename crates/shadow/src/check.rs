@@ -236,7 +236,7 @@ pub async fn check(
     let mut look = Look::new(nodes, shape, reads_data, progress);
     for _ in 0..ROUNDS {
         look.done.1 = total;
-        let told = look.told(&superblock).await?;
+        let told = look.told(&superblock).await;
         let pins = look.trees(&superblock).await;
         look.findings.is_at_rest = highest == anchor.rest;
         if let Some((told, unfolded)) = told {
@@ -315,13 +315,7 @@ impl<'a> Look<'a> {
 
     /// The space in use according to records and map, and the records, which it takes as held; none
     /// if they make no sense.
-    ///
-    /// # Errors
-    /// Those of the disk.
-    pub(crate) async fn told(
-        &mut self,
-        superblock: &Superblock,
-    ) -> Result<Option<(Space, Unfolded)>, OpenError> {
+    pub(crate) async fn told(&mut self, superblock: &Superblock) -> Option<(Space, Unfolded)> {
         self.tree.newest = superblock.number;
         let told = Space::empty(*self.held.shape());
         let secret = *self.nodes.secret();
@@ -334,11 +328,11 @@ impl<'a> Look<'a> {
             self.hold(Run::of(unit), None);
         }
         match unfolded.and_then(|unfolded| read.map(|()| unfolded)) {
-            Ok(unfolded) => Ok(Some((told, unfolded))),
+            Ok(unfolded) => Some((told, unfolded)),
             Err(error) => {
                 let expected = "records and a map that can be read";
                 self.wrong(Law::Map, None, error.to_string(), expected);
-                Ok(None)
+                None
             }
         }
     }

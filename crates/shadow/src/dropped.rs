@@ -39,7 +39,7 @@ pub(crate) fn drop_wrong<'s>(
                     has_dropped |= drop_wrong(nodes, stem, level - 1, index * FAN, FAN).await?;
                 }
                 Ok(_) => {}
-                Err(FsError::Io) if !stem.is_replaceable() => return Err(FsError::Io),
+                Err(error) if !stem.goes_without(error) => return Err(error),
                 Err(_) => {
                     nodes.drop_child(&parent, index);
                     nodes.mark_parent(&parent);

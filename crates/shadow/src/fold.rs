@@ -24,7 +24,7 @@ use vfs::FsError;
 use crate::commit::Commits;
 use crate::format::head::Head;
 use crate::format::log::{self, Logged};
-use crate::format::pointer::{Pointer, reach};
+use crate::format::pointer::{Pointer, below};
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{Died, LISTS, List, RUNS};
 use crate::format::{BODY, MAPPED, UNIT};
@@ -143,7 +143,7 @@ impl Commits {
             match self.read_places(&parted, &mut made).await {
                 Err(Unfoldable::LostLeaves(leaves)) => {
                     self.nodes.unmake(&mut made);
-                    self.lost_leaves.borrow_mut().extend(leaves);
+                    self.lose_leaves(leaves);
                 }
                 Err(Unfoldable::LostLog) => {
                     self.nodes.unmake(&mut made);
@@ -195,18 +195,17 @@ impl Commits {
         parted
     }
 
-    /// Leaves of the map that have to be rewritten if this one cannot be read: all below the
-    /// highest unreadable block on the way to it.
-    async fn lost_with(&self, leaf: u64) -> Result<Range<u64>, FsError> {
-        let all = self.nodes.unreadable(&Stem::Map, leaf).await?;
+    /// The leaves below the highest unreadable block on the way to this one.
+    async fn lost_with(&self, stem: &Stem, leaf: u64) -> Result<Range<u64>, FsError> {
+        let all = self.nodes.unreadable(stem, leaf).await?;
         let &(level, index, _) = all.first().ok_or(FsError::Corrupt)?;
-        let end = ((index + 1) * reach(level)).min(self.map_leaves());
-        Ok(index * reach(level)..end)
+        Ok(below(level, index))
     }
 
-    /// Number of blocks of the map.
-    pub(crate) fn map_leaves(&self) -> u64 {
-        self.shape.units.div_ceil(MAPPED)
+    /// Has the next fold rewrite these leaves of the map, as far as there are so many.
+    pub(crate) fn lose_leaves(&self, leaves: Range<u64>) {
+        let end = leaves.end.min(self.shape.units.div_ceil(MAPPED));
+        self.lost_leaves.borrow_mut().extend(leaves.start..end);
     }
 
     /// Blocks of the map to fill anew, from the top down.
@@ -238,7 +237,7 @@ impl Commits {
         for (block, lines) in written {
             let place = block % space_log::ring(&self.shape);
             match self.nodes.make_anew(Stem::Log, place, &[], made).await {
-                Err(error) if self.may_replace(error) => return Err(Unfoldable::LostLog),
+                Err(error) if Stem::Log.goes_without(error) => return Err(Unfoldable::LostLog),
                 anew => log.push((anew?, lines)),
             }
         }
@@ -253,9 +252,7 @@ impl Commits {
             if end + 2 + length > UNIT {
                 let place = next % ring;
                 let parent = self.nodes.parent(&Stem::Answers, 0, place).await;
-                // Replies are forgotten for an error that may pass only if it does not.
-                let has_failed = self.unfoldable.get() > 0 && Stem::Answers.is_replaceable();
-                if parent.is_err_and(|error| error == FsError::Corrupt || has_failed) {
+                if matches!(parent, Err(FsError::Corrupt)) {
                     self.forget_answers(place).await?;
                 }
                 let anew = self.nodes.make_anew(Stem::Answers, place, &blocks, made);
@@ -282,10 +279,11 @@ impl Commits {
             for &leaf in some {
                 match self.nodes.make(&Stem::Map, 0, leaf, made).await {
                     Ok(node) => map.push((leaf, node)),
-                    Err(error) if !self.may_replace(error) => return Err(error.into()),
+                    Err(error) if !Stem::Map.goes_without(error) => return Err(error.into()),
                     Err(_) if self.is_lost(leaf) => lost.push(leaf),
                     Err(_) if !is_planted(Bug::KeptLeaves) => {
-                        return Err(Unfoldable::LostLeaves(self.lost_with(leaf).await?));
+                        let lost = self.lost_with(&Stem::Map, leaf).await?;
+                        return Err(Unfoldable::LostLeaves(lost));
                     }
                     Err(error) => return Err(error.into()),
                 }
@@ -293,11 +291,6 @@ impl Commits {
         }
         let anew = self.lost_blocks(&lost).await?;
         Ok((map, anew))
-    }
-
-    /// Whether a block of the map or its log that cannot be read is replaced: memory has it.
-    fn may_replace(&self, error: FsError) -> bool {
-        error == FsError::Corrupt || error == FsError::Io && Stem::Map.is_replaceable()
     }
 
     fn is_lost(&self, leaf: u64) -> bool {
@@ -316,7 +309,7 @@ impl Commits {
                 self.forget_answers(place).await?;
                 Ok(None)
             }
-            Err(FsError::Io) if Stem::Answers.is_replaceable() => Ok(None),
+            Err(error) if Stem::Answers.goes_without(error) => Ok(None),
             made => made.map(Some),
         }
     }
@@ -387,7 +380,8 @@ impl Commits {
                 let place = places.next().expect("so many were asked for");
                 match self.nodes.make(&Stem::Died, 0, place, made).await {
                     Err(FsError::Corrupt) if !is_planted(Bug::UnpassedPlaces) => {
-                        self.pass_places(place).await?;
+                        // Lists may have blocks below it.
+                        self.pins.pass_died(self.lost_with(&Stem::Died, place).await?);
                         return Err(FsError::Corrupt);
                     }
                     block => next.push(block?),
@@ -396,15 +390,6 @@ impl Commits {
             lists.push(Growing { span, runs, slot, line, last, next });
         }
         Ok(lists)
-    }
-
-    /// Uses no place below the highest unreadable block on the way to this one: lists may have
-    /// blocks there.
-    async fn pass_places(&self, place: u64) -> Result<(), FsError> {
-        let all = self.nodes.unreadable(&Stem::Died, place).await?;
-        let &(level, index, _) = all.first().ok_or(FsError::Corrupt)?;
-        self.pins.pass_died(index * reach(level)..(index + 1) * reach(level));
-        Ok(())
     }
 
     /// Dead runs in records that a snapshot holds, with adjacent ones joined.

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use block::Buffer;
+use vfs::FsError;
 
 use crate::format::head::{Head, Kind, Place, first_twin, set_first_twin};
 use crate::format::inode::Record;
@@ -86,10 +87,13 @@ impl Stem {
         }
     }
 
-    /// Whether an unreadable block of its tree is replaced, even if it may be read again: memory or
-    /// the trees have the contents of the map and its log, and a reply is worth no stop.
-    pub(crate) fn is_replaceable(&self) -> bool {
-        matches!(self, Self::Map | Self::Log | Self::Answers) && !is_planted(Bug::AwaitedBooks)
+    /// Whether a leaf of its tree that cannot be read is done without. A rotten one is. One that
+    /// may be read again is if memory or the trees have its contents, as for the map and its log,
+    /// or if it has replies, which are worth no stop.
+    pub(crate) fn goes_without(&self, error: FsError) -> bool {
+        let is_of_books = matches!(self, Self::Map | Self::Log | Self::Answers);
+        let is_waited_for = !is_of_books || is_planted(Bug::AwaitedBooks);
+        error == FsError::Corrupt || error == FsError::Io && !is_waited_for
     }
 
     /// Whether its tree belongs to a snapshot.

@@ -562,21 +562,11 @@ impl Nodes {
     /// [`FsError::Io`] if a block cannot be read, and may come back.
     pub(crate) async fn renew(&self, stem: &Stem, index: u64) -> Result<(), FsError> {
         let mut above = None;
-        for level in (0..=self.height(stem)).rev() {
-            let at = index / FAN.pow(level.into());
-            let node = match self.get(stem, level, at).await {
-                Ok(Some(node)) => node,
-                // A block of pointers may come back, and what it leads to would stay in use.
-                Err(FsError::Io) if level > 0 || !stem.is_replaceable() => {
-                    return Err(FsError::Io);
-                }
-                Ok(None) | Err(_) => {
-                    let anew = self.instead(stem.clone(), (level, at), above.take()).await;
-                    let node = self.begin_anew(&anew);
-                    self.mark(&node);
-                    node
-                }
-            };
+        for (level, at, parent) in self.unreadable(stem, index).await? {
+            let parent = parent.or_else(|| above.take());
+            let anew = self.instead(stem.clone(), (level, at), parent).await;
+            let node = self.begin_anew(&anew);
+            self.mark(&node);
             above = Some(Parent::Node(node));
         }
         Ok(())
@@ -598,7 +588,7 @@ impl Nodes {
             match self.get(stem, level, at).await {
                 Ok(Some(node)) => above = Some(Parent::Node(node)),
                 // A block of pointers may come back, and what it leads to would stay in use.
-                Err(FsError::Io) if level > 0 || !stem.is_replaceable() => {
+                Err(FsError::Io) if level > 0 || !stem.goes_without(FsError::Io) => {
                     return Err(FsError::Io);
                 }
                 Ok(None) | Err(_) => all.push((level, at, above.take())),

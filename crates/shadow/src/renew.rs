@@ -168,11 +168,12 @@ impl Commits {
     pub(crate) async fn renew_books(&self, lost: LostBooks) -> Result<(), FsError> {
         let LostBooks { leaves, has_lost, answers } = lost;
         for place in answers {
-            // Replies that may be read again stay on the disk.
-            match self.nodes.get(&Stem::Answers, 0, place).await {
-                Err(FsError::Io) => self.count_forgotten(),
-                _ => self.forget_answers(place).await?,
+            // Replies that may be read again stay on the disk, and a hole needs no block.
+            let there = self.nodes.get(&Stem::Answers, 0, place).await;
+            if !matches!(there, Ok(None) | Err(FsError::Io)) {
+                self.nodes.renew(&Stem::Answers, place).await?;
             }
+            self.count_forgotten();
         }
         if leaves.is_empty() {
             return Ok(());

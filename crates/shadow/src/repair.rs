@@ -155,7 +155,7 @@ async fn used_before(
     let mut old = Look::new(nodes.clone(), shape, false, &mut silent);
     let mut rounds = 1..ROUNDS;
     let (told, unfolded) = loop {
-        let told = old.told(superblock).await?;
+        let told = old.told(superblock).await;
         old.trees(superblock).await;
         if old.has_unread {
             return Err(OpenError::Unread);

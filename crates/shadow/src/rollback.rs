@@ -47,7 +47,7 @@ impl Shadow {
             for leaf in run.start / MAPPED..=(run.end() - 1) / MAPPED {
                 if map.last_key_value().is_none_or(|(&last, _)| last < leaf) {
                     let node = match self.nodes.make(&Stem::Map, 0, leaf, &mut made).await {
-                        Err(FsError::Corrupt | FsError::Io) => {
+                        Err(error) if Stem::Map.goes_without(error) => {
                             self.commits.lost_leaves.borrow_mut().insert(leaf);
                             self.commits.fold_now().await?;
                             self.nodes.make(&Stem::Map, 0, leaf, &mut made).await?

@@ -6,7 +6,7 @@ use vfs::FsError;
 use crate::engine::SUCCESSOR;
 use crate::format::FAN;
 use crate::format::inode::Record;
-use crate::format::pointer::reach;
+use crate::format::pointer::below;
 use crate::node::Stem;
 use crate::planted::{Bug, is_planted};
 use crate::scrub::{Block, RECORDS, Scrub};
@@ -79,16 +79,13 @@ impl Scrub<'_> {
         let Some(volume) = self.volume.filter(|_| self.held.is_none()) else { return false };
         let leaves = match (block.owner, Stem::of_superblock(block.owner)) {
             (RECORDS, _) => 0..0,
-            (_, Some(Stem::Map)) => {
-                let first = block.index * reach(block.level);
-                first..(first + reach(block.level)).min(volume.commits.map_leaves())
-            }
+            (_, Some(Stem::Map)) => below(block.level, block.index),
             _ => return false,
         };
         let sequence =
             if is_planted(Bug::ScrubbedBooks) { None } else { volume.write_again([], SUCCESSOR) };
         if sequence.is_some() {
-            volume.commits.lost_leaves.borrow_mut().extend(leaves);
+            volume.commits.lose_leaves(leaves);
             volume.commits.fold_soon();
             self.last_renewal = sequence;
             self.renewed.push(*block);

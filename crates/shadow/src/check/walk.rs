@@ -15,7 +15,6 @@ use std::rc::Rc;
 use block::Buffer;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use vfs::FsError;
 
 use super::{Law, Look, Wrong};
 use crate::format::pointer::{Pointer, WIDTH};
@@ -418,7 +417,7 @@ impl Look<'_> {
             Ok(Some(node)) => return Some(node),
             Ok(None) => String::new(),
             Err(error) => {
-                self.has_unread |= error == FsError::Io && !stem.is_replaceable();
+                self.has_unread |= !stem.goes_without(error);
                 format!(": {error}")
             }
         };

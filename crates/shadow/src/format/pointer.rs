@@ -103,3 +103,8 @@ pub const fn capacity(height: u8) -> u64 {
 pub const fn reach(level: u8) -> u64 {
     FAN.pow(level as u32)
 }
+
+/// Leaves below the block of this level with this index.
+pub const fn below(level: u8, index: u64) -> std::ops::Range<u64> {
+    index * reach(level)..(index + 1) * reach(level)
+}
