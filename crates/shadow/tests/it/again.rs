@@ -2,21 +2,16 @@
 //! the books.
 
 use block::Verb;
-use enginekit::Volume;
 use shadow::format::head::Kind;
-use shadow::{OpenOptions, open, scrub};
+use shadow::scrub;
 use sim::{Disk, Effect, Executor, Fault, Image};
-use vfs::{FileSystem, FsError, Stability};
+use vfs::{FileSystem, Stability};
 
-use crate::bench::{Setting, findings, made};
+use crate::bench::{Setting, findings, made, opened_small, told};
 use crate::books::{needed, rotten, used};
 use crate::forge::versions;
 use crate::mended::on;
 use crate::scrub::{UNIT, unit_of};
-
-fn told(error: FsError) -> String {
-    error.to_string()
-}
 
 /// A stopped volume with a file of 20 blocks, the last of which has rotted.
 fn with_rot() -> Result<Image, String> {
@@ -70,9 +65,7 @@ pub(crate) fn a_scrub_renews_books() -> Result<(), String> {
         let executor = Executor::new(3);
         let disk = Disk::new(&executor, image.clone());
         executor.block_on(async {
-            let options = OpenOptions { cache_bytes: 4096, ..OpenOptions::default() };
-            let volume = open(disk.clone(), executor.runtime(), &options).await;
-            let volume = Volume::new(volume.map_err(|error| error.to_string())?);
+            let volume = opened_small(executor.runtime(), &disk).await?;
             disk.rot(unit * UNIT + 1077, 2);
             let engine = volume.files.store().engine().clone();
             let found = engine.scrub(&mut |_| true).await.map_err(|error| error.to_string())?;

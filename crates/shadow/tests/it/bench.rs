@@ -10,6 +10,7 @@ use enginekit::{Bench, Volume};
 use runtime::{Runtime, Timestamp};
 use shadow::{MkfsOptions, OpenOptions, Shadow, check, mkfs, open};
 use sim::{Choice, Disk, Executor, Image, Mark, Options, Platter, Prng, Trace};
+use vfs::FsError;
 
 pub(crate) const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
@@ -58,6 +59,20 @@ pub(crate) async fn opened(runtime: Runtime, disk: &Rc<Disk>) -> Result<Volume<S
     };
     let opened = open(disk.clone(), runtime, &options).await;
     opened.map(Volume::new).map_err(|error| error.to_string())
+}
+
+/// Opens a volume with so little memory that blocks do not stay in it.
+pub(crate) async fn opened_small(
+    runtime: Runtime,
+    disk: &Rc<Disk>,
+) -> Result<Volume<Shadow>, String> {
+    let options = OpenOptions { cache_bytes: 4096, ..OpenOptions::default() };
+    let opened = open(disk.clone(), runtime, &options).await;
+    opened.map(Volume::new).map_err(|error| error.to_string())
+}
+
+pub(crate) fn told(error: FsError) -> String {
+    error.to_string()
 }
 
 /// A disk with a new volume.

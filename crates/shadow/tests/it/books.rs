@@ -8,21 +8,15 @@ use block::Verb;
 use enginekit::Volume;
 use enginekit::snapshots::{delete, end_deletion, pin};
 use shadow::format::head::Kind;
-use shadow::{Law, OpenOptions, Renewed, Shadow, open, repair};
+use shadow::{Law, Renewed, Shadow, repair};
 use sim::{Disk, Effect, Executor, Fault, Image};
-use vfs::{
-    CallKey, Credentials, FileSystem, FsError, Requester, SetAttributes, SnapshotNumber, Stability,
-};
+use vfs::{CallKey, Credentials, FileSystem, Requester, SetAttributes, SnapshotNumber, Stability};
 
-use crate::bench::{Setting, findings, made, opened};
+use crate::bench::{Setting, findings, made, opened, opened_small, told};
 use crate::judged::found;
 use crate::mended::{All, on, shown};
 use crate::repair::repaired;
 use crate::scrub::{UNIT, unit_of};
-
-fn told(error: FsError) -> String {
-    error.to_string()
-}
 
 fn caller(call: u16) -> Requester {
     let key = CallKey::new(&call.to_le_bytes()).expect("two bytes");
@@ -304,9 +298,7 @@ pub(crate) fn the_ring_may_get_holes() -> Result<(), String> {
     let executor = Executor::new(3);
     let disk = Disk::new(&executor, image.clone());
     executor.block_on(async {
-        let options = OpenOptions { cache_bytes: 4096, ..OpenOptions::default() };
-        let volume = open(disk.clone(), executor.runtime(), &options).await;
-        let volume = Volume::new(volume.map_err(|error| error.to_string())?);
+        let volume = opened_small(executor.runtime(), &disk).await?;
         let file = volume.lookup(volume.files.root(), "large").await.map_err(told)?;
         volume.read(file).await.map_err(told)?; // other blocks take the memory
         units.iter().for_each(|unit| disk.rot(unit * UNIT + 1077, 2));

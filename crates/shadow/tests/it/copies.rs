@@ -13,18 +13,14 @@ use shadow::format::snapshot::{LINES, Line};
 use shadow::format::superblock::Superblock;
 use shadow::{Law, OpenOptions, Shadow, open, scrub};
 use sim::{Disk, Executor, Image};
-use vfs::{FileSystem, FsError, Stability};
+use vfs::{FileSystem, Stability};
 
-use crate::bench::{Setting, findings, made, opened};
+use crate::bench::{Setting, findings, made, opened, told};
 use crate::judged::found;
 use crate::lost::newest;
 use crate::mended::{All, on, shown};
 use crate::repair::repaired;
 use crate::scrub::{UNIT, unit_of};
-
-fn told(error: FsError) -> String {
-    error.to_string()
-}
 
 async fn file(volume: &Volume<Shadow>, text: &str, byte: u8) -> Result<(), String> {
     let file = volume.create(volume.files.root(), text).await.map_err(told)?;

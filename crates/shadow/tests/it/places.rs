@@ -12,9 +12,9 @@ use shadow::{
     repair,
 };
 use sim::{Disk, Executor, Image};
-use vfs::{FileSystem, FsError, Stability};
+use vfs::{FileSystem, Stability};
 
-use crate::bench::{Setting, findings, made, opened};
+use crate::bench::{Setting, findings, made, opened, told};
 #[cfg(feature = "planted-bugs")]
 use crate::lost::disk_of;
 use crate::scrub::{UNIT as BYTES, unit_of};
@@ -30,10 +30,6 @@ fn newest(image: &Image) -> (Superblock, Vec<u64>) {
     let of_last = || all.iter().filter(|(_, superblock)| superblock.number == last);
     let superblock = of_last().next().expect("there is one").1.clone();
     (superblock, of_last().map(|&(unit, _)| unit).collect())
-}
-
-fn told(error: FsError) -> String {
-    error.to_string()
 }
 
 fn places(image: &Image) -> u64 {

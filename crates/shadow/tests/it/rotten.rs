@@ -14,15 +14,11 @@ use vfs::{
     CallKey, Credentials, FileSystem, FsError, Requester, SetAttributes, SnapshotNumber, Stability,
 };
 
-use crate::bench::{Setting, findings, made, opened};
+use crate::bench::{Setting, findings, made, opened, told};
 use crate::judged::found;
 use crate::mended::on;
 use crate::repair::repaired;
 use crate::scrub::{UNIT, unit_of};
-
-fn told(error: FsError) -> String {
-    error.to_string()
-}
 
 /// A stopped volume with files of these numbers of blocks, `f0`, `f1`, ..., and a small one.
 fn of(files: &[u64]) -> Image {

@@ -160,14 +160,19 @@ async fn take(volume: &Volume<Shadow>, mirror: &Mirror, unit: u64) {
     }
 }
 
+/// A mirror of two disks with a new volume.
+fn mirrored(executor: &Executor) -> Rc<Mirror> {
+    let disk = executor.block_on(made(executor, &Setting::of(4, 64, 3 << 20)));
+    let other = Disk::new(executor, disk.contents());
+    Mirror::of([disk, other])
+}
+
 /// A file is read, and the following block is read ahead. Before that block arrives, the file is
 /// truncated, and another file gets its place. One disk has lost the write of that, so it has data
 /// that matches the old pointer.
 pub(crate) fn what_is_read_ahead_mends_nothing() -> Result<(), String> {
     let executor = Executor::new(1);
-    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 3 << 20)));
-    let other = Disk::new(&executor, disk.contents());
-    let mirror = Mirror::of([disk, other]);
+    let mirror = mirrored(&executor);
     executor.block_on(async {
         let volume = opened(executor.runtime(), &mirror).await?;
         written(&volume, 0, BLOCKS).await?;
@@ -203,9 +208,7 @@ pub(crate) fn what_is_read_ahead_mends_nothing() -> Result<(), String> {
 /// deleted, and the blocks have new owners, whose writes one disk has lost.
 pub(crate) fn what_a_snapshot_had_is_mended_no_more() -> Result<(), String> {
     let executor = Executor::new(1);
-    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 3 << 20)));
-    let other = Disk::new(&executor, disk.contents());
-    let mirror = Mirror::of([disk, other]);
+    let mirror = mirrored(&executor);
     let (file, held) = executor.block_on(async {
         let volume = opened(executor.runtime(), &mirror).await?;
         written(&volume, 0, BLOCKS).await?;
@@ -250,9 +253,7 @@ pub(crate) fn what_a_snapshot_had_is_mended_no_more() -> Result<(), String> {
 /// its blocks mended.
 pub(crate) fn what_another_snapshot_has_is_mended() -> Result<(), String> {
     let executor = Executor::new(1);
-    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 3 << 20)));
-    let other = Disk::new(&executor, disk.contents());
-    let mirror = Mirror::of([disk, other]);
+    let mirror = mirrored(&executor);
     executor.block_on(async {
         let volume = opened(executor.runtime(), &mirror).await?;
         written(&volume, 0, BLOCKS).await?;

@@ -11,13 +11,14 @@ use enginekit::random::Seeded;
 use enginekit::snapshots::{delete, pin as make};
 use futures::future::{Either, join, join_all, select};
 use runtime::Random;
+use shadow::Shadow;
 use shadow::format::UNIT;
 use shadow::format::head::{Kind, index};
-use shadow::{Shadow, repair};
 use sim::{Disk, Effect, Executor, Fault, Image};
 use vfs::{FileSystem, FsError, Stability};
 
-use crate::bench::{Setting, findings, made, opened};
+use crate::bench::{Setting, findings, made, opened, told};
+use crate::repair::repaired;
 use crate::scrub::unit_of;
 
 /// A snapshot is refused if nothing can become durable, whatever has to be folded.
@@ -125,8 +126,14 @@ async fn riddle(volume: &Volume<Shadow>, name: &str, value: u8) -> Result<(), St
     Ok(())
 }
 
-fn told(error: FsError) -> String {
-    error.to_string()
+/// Makes three files of 900 blocks.
+async fn three_files(volume: &Volume<Shadow>) -> Result<(), String> {
+    for name in ["f0", "f1", "f2"] {
+        let file = volume.create(volume.files.root(), name).await.map_err(told)?;
+        let data = vec![1; 900 * 4096];
+        volume.write(file, 0, data, Stability::FileSync).await.map_err(told)?;
+    }
+    Ok(())
 }
 
 /// A volume with a snapshot, and a list of several blocks of its runs, of which the last has
@@ -135,11 +142,7 @@ fn rotten() -> Image {
     let executor = Executor::new(1);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 32 << 20)));
     let image = used(&disk.contents(), async |volume| {
-        for name in ["f0", "f1", "f2"] {
-            let file = volume.create(volume.files.root(), name).await.map_err(told)?;
-            let data = vec![1; 900 * 4096];
-            volume.write(file, 0, data, Stability::FileSync).await.map_err(told)?;
-        }
+        three_files(volume).await?;
         make(volume, "one").await?;
         riddle(volume, "f0", 2).await?;
         riddle(volume, "f1", 2).await
@@ -167,11 +170,7 @@ pub(crate) fn lists_grow_after_one_has_rotted() -> Result<(), String> {
         }
         delete(volume, "two", true).await.map(drop)
     });
-    let executor = Executor::new(3);
-    let disk = Disk::new(&executor, image);
-    let repaired = executor.block_on(repair(disk.clone(), executor.runtime()));
-    repaired.map_err(|error| error.to_string())?;
-    findings(&disk.contents())
+    findings(&repaired(&image)?.0)
 }
 
 #[test]
@@ -185,11 +184,7 @@ pub(crate) fn lists_grow_without_a_block_of_pointers() -> Result<(), String> {
     let executor = Executor::new(1);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 64 << 20)));
     let image = used(&disk.contents(), async |volume| {
-        for name in ["f0", "f1", "f2"] {
-            let file = volume.create(volume.files.root(), name).await.map_err(told)?;
-            let data = vec![1; 900 * 4096];
-            volume.write(file, 0, data, Stability::FileSync).await.map_err(told)?;
-        }
+        three_files(volume).await?;
         for (name, value) in [("one", 2), ("two", 3), ("three", 4)] {
             make(volume, name).await?;
             for file in ["f0", "f1", "f2"] {
@@ -219,11 +214,7 @@ pub(crate) fn lists_grow_without_a_block_of_pointers() -> Result<(), String> {
         }
         riddle(volume, "f1", 7).await
     });
-    let executor = Executor::new(3);
-    let disk = Disk::new(&executor, image);
-    let repaired = executor.block_on(repair(disk.clone(), executor.runtime()));
-    repaired.map_err(|error| error.to_string())?;
-    findings(&disk.contents())
+    findings(&repaired(&image)?.0)
 }
 
 #[test]
