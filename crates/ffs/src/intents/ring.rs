@@ -171,18 +171,23 @@ impl Intents {
         while records.peek().is_some() {
             let mut bodies = Bodies::default();
             while records.next_if(|record| bodies.take(record, usize::MAX).is_some()).is_some() {}
-            self.place(bodies.drafts(), 0).await?;
+            self.place(bodies.drafts(), Vec::new(), 0).1.await?;
             self.note_written();
         }
         Ok(())
     }
 
-    /// Begins to write a batch, with the oldest needed entry as its head.
-    fn place(&self, drafts: Vec<Draft>, last: u64) -> LocalBoxFuture<'static, Result<(), IoError>> {
+    /// Begins to write a batch, with the oldest needed entry as its head. Gives its place, too.
+    fn place(
+        &self,
+        drafts: Vec<Draft>,
+        done: Vec<u64>,
+        last: u64,
+    ) -> (u64, LocalBoxFuture<'static, Result<(), IoError>>) {
         let head = self.book.borrow().written.front().map(|first| first.recno);
         let (recnos, written) = self.journal.place(drafts, head);
-        self.book.borrow_mut().writing = Some((Vec::new(), last, recnos[0]));
-        written
+        self.book.borrow_mut().writing = Some((done, last, recnos[0]));
+        (recnos[0], written)
     }
 
     /// The batch in flight is durable.
@@ -347,13 +352,8 @@ impl Intents {
         if drafts.is_empty() {
             return None;
         }
-        let written = self.place(drafts, last);
-        let mut book = self.book.borrow_mut();
-        let (marked, _, recno) = book.writing.as_mut().expect("it is under way");
-        *marked = done;
-        let recno = *recno;
-        book.chains.place(&intents, recno);
-        drop(book);
+        let (recno, written) = self.place(drafts, done, last);
+        self.book.borrow_mut().chains.place(&intents, recno);
         Some(written)
     }
 

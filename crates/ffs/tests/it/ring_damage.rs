@@ -6,40 +6,24 @@ use std::time::Duration;
 
 use block::{BlockDevice, Verb};
 use ffs::check_intents::check;
-use ffs::{Disks, OpenOptions, Opened, PolicyKind, open};
+use ffs::{Disks, OpenOptions, PolicyKind, open};
 use fsck::{CheckError, CheckOptions};
 use journal::format::{AREA, SLOTS};
-use sim::{Disk, Effect, Executor, Fault, Image};
+use sim::{Disk, Effect, Fault, Image};
 use ufs2::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 use ufs2::mark::Mark;
 use vfs::{CreateHow, FileSystem, SetAttributes};
 
-use crate::common::cutting::Pair;
-use crate::common::intents::{caller, fresh};
-use crate::common::volume::{Volume, name};
+use crate::common::cutting::{Pair, after_cut};
+use crate::common::intents::{caller, fresh, try_open_with_ring};
+use crate::common::volume::{Volume, WITHOUT_LOG, name};
 
-const POLICIES: [PolicyKind; 2] = [PolicyKind::Sync, PolicyKind::SoftUpdates];
 /// Calls that make files.
 const FILES: u64 = 12;
 /// Bytes at the start of the circle that the calls use, and some more.
 const USED: u64 = 128 << 10;
 
 type Images = Pair<Image>;
-
-fn disks_of(executor: &Executor, images: &Images) -> Pair<Rc<Disk>> {
-    images.map(|image| Disk::new(executor, image.clone()))
-}
-
-async fn open_disks(
-    policy: PolicyKind,
-    executor: &Executor,
-    disks: &Pair<Rc<Disk>>,
-) -> Result<Opened, ffs::OpenError> {
-    let ring = disks.log.clone().expect("there is a ring");
-    let disks = Disks::with_intents(disks.home.clone(), ring);
-    let options = OpenOptions { finishes_reclaim: true, ..OpenOptions::default() };
-    open(policy, disks, executor.runtime(), &options, &mut |_| ()).await
-}
 
 /// Makes a file, gives it a second name in place of the first, and the first name again as a link;
 /// then makes others. All calls are answered.
@@ -61,11 +45,11 @@ async fn make_calls(volume: &Volume) {
 
 /// A volume on which all these calls were answered, which is stopped then, or killed.
 fn used(policy: PolicyKind, stops: bool) -> Images {
-    let executor = Executor::new(1);
-    let disks = disks_of(&executor, &fresh());
+    let (executor, disks) = after_cut(1, fresh());
     executor.block_on(async {
         executor.runtime().clock.sleep(Duration::from_secs(5)).await;
-        let opened = open_disks(policy, &executor, &disks).await.expect("it is new");
+        let opened =
+            try_open_with_ring(policy, executor.runtime(), &disks).await.expect("it is new");
         let volume = Volume::new(opened.files);
         make_calls(&volume).await;
         if stops {
@@ -84,11 +68,10 @@ struct Found {
 }
 
 fn start(policy: PolicyKind, images: &Images, break_it: impl Fn(&Pair<Rc<Disk>>)) -> Found {
-    let executor = Executor::new(2);
-    let disks = disks_of(&executor, images);
+    let (executor, disks) = after_cut(2, images.clone());
     break_it(&disks);
     executor.block_on(async {
-        let opened = open_disks(policy, &executor, &disks).await;
+        let opened = try_open_with_ring(policy, executor.runtime(), &disks).await;
         let opened = opened.unwrap_or_else(|error| panic!("{policy:?}: {error}"));
         let (volume, lost) = (Volume::new(opened.files), opened.lost_intents);
         let kept = volume.files.take_remembered().open().await.expect("running");
@@ -140,7 +123,7 @@ fn fewest(policy: PolicyKind, stops: bool, is_unreadable: bool) -> Result<usize,
 
 #[test]
 fn a_damaged_sector_of_the_ring_costs_the_calls_that_it_held() {
-    for policy in POLICIES {
+    for policy in WITHOUT_LOG {
         for stops in [false, true] {
             for is_unreadable in [false, true] {
                 let fewest = fewest(policy, stops, is_unreadable);
@@ -156,8 +139,7 @@ fn a_damaged_sector_of_the_ring_costs_the_calls_that_it_held() {
 fn remembered_with_torn_mark(policy: PolicyKind, is_another: bool) -> usize {
     let mut images = used(policy, true);
     if is_another {
-        let executor = Executor::new(3);
-        let disks = disks_of(&executor, &images);
+        let (executor, disks) = after_cut(3, images.clone());
         executor.block_on(async {
             executor.runtime().clock.sleep(Duration::from_secs(50)).await;
             let alone = Disks::alone(disks.home.clone());
@@ -168,11 +150,10 @@ fn remembered_with_torn_mark(policy: PolicyKind, is_another: bool) -> usize {
         });
         images = disks.map(|disk| disk.contents());
     }
-    let executor = Executor::new(4);
-    let disks = disks_of(&executor, &images);
+    let (executor, disks) = after_cut(4, images.clone());
     executor.block_on(async {
         executor.runtime().clock.sleep(Duration::from_secs(500)).await;
-        drop(open_disks(policy, &executor, &disks).await.expect("it is clean"));
+        drop(try_open_with_ring(policy, executor.runtime(), &disks).await.expect("it is clean"));
     });
     let mut torn = disks.map(|disk| disk.contents());
     let mut sector = vec![0; 512];
@@ -186,7 +167,7 @@ fn remembered_with_torn_mark(policy: PolicyKind, is_another: bool) -> usize {
 
 #[test]
 fn a_torn_mark_keeps_the_answers_that_its_start_believed_and_no_others() {
-    for policy in POLICIES {
+    for policy in WITHOUT_LOG {
         assert_eq!(remembered_with_torn_mark(policy, false), CALLS, "{policy:?}");
         assert_eq!(remembered_with_torn_mark(policy, true), 0, "{policy:?}");
     }
@@ -195,8 +176,7 @@ fn a_torn_mark_keeps_the_answers_that_its_start_believed_and_no_others() {
 /// Repairs a volume that was killed while a call of this kind fails once; after an error, again.
 /// Whether all calls are remembered then.
 fn repaired_with(fault: &Fault, is_of_ring: bool) -> bool {
-    let executor = Executor::new(5);
-    let disks = disks_of(&executor, &used(PolicyKind::Sync, false));
+    let (executor, disks) = after_cut(5, used(PolicyKind::Sync, false));
     let failing = if is_of_ring { disks.log.as_ref().expect("a ring") } else { &disks.home };
     let devices: (Rc<dyn BlockDevice>, Rc<dyn BlockDevice>) =
         (disks.home.clone(), disks.log.clone().expect("a ring"));

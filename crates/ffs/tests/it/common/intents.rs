@@ -26,7 +26,7 @@ use vfs::{
 };
 
 use ffs::check_intents::check;
-use ffs::{Disks, OpenOptions, PolicyKind, open};
+use ffs::{Disks, OpenError, OpenOptions, Opened, PolicyKind, open};
 use fsck::CheckOptions;
 
 use super::cutting::{Pair, left, sizes};
@@ -73,15 +73,24 @@ pub(crate) fn caller(number: u64) -> Requester {
     Requester { who: Credentials::root(), call: Some(Rc::new(key)) }
 }
 
+pub(crate) async fn try_open_with_ring(
+    policy: PolicyKind,
+    runtime: Runtime,
+    disks: &Pair<Rc<Disk>>,
+) -> Result<Opened, OpenError> {
+    let ring = disks.log.clone().expect("there is a ring");
+    let disks = Disks::with_intents(disks.home.clone(), ring);
+    let options = OpenOptions { finishes_reclaim: true, ..OpenOptions::default() };
+    open(policy, disks, runtime, &options, &mut |_| ()).await
+}
+
+/// The same where the ring has lost nothing.
 pub(crate) async fn open_with_ring(
     policy: PolicyKind,
     runtime: Runtime,
     disks: &Pair<Rc<Disk>>,
 ) -> Result<Volume, String> {
-    let ring = disks.log.clone().expect("there is a ring");
-    let disks = Disks::with_intents(disks.home.clone(), ring);
-    let options = OpenOptions { finishes_reclaim: true, ..OpenOptions::default() };
-    let opened = open(policy, disks, runtime, &options, &mut |_| ()).await;
+    let opened = try_open_with_ring(policy, runtime, disks).await;
     let opened = opened.map_err(|error| error.to_string())?;
     assert_eq!(opened.lost_intents, None);
     Ok(Volume::new(opened.files))
