@@ -1,11 +1,10 @@
 //! Time budgets of the steps of a full test run: 25 minutes in total on two processors, part of
 //! which is reserved for future tests.
 //!
-//! A campaign draws workloads until its seconds are spent. Any other step has to end by itself: if
-//! it takes a quarter more than its seconds it is reported, and if it takes two and a half times as
-//! many it fails, where budgets are enforced. The range in between is the variation of shared
-//! machines: the same build took 430 seconds on one day and 698 on another, with nothing beside it.
-//! `cargo xtask tidy` checks the sums.
+//! A campaign draws workloads until its seconds are spent. Any other step has to end by itself, and
+//! is reported if it takes a quarter more than its seconds. It does not fail: shared machines differ
+//! by more than any step should, and a run of one tree took 1,115 seconds on one of them and 2,016
+//! on another. `cargo xtask tidy` checks the sums.
 
 /// Seconds of a full run.
 pub(crate) const RUN_SECONDS: u64 = 1_500;
@@ -29,11 +28,6 @@ impl Step {
     /// Whether a run of `seconds` exceeds the budget by a quarter.
     pub(crate) fn is_exceeded(self, seconds: f64) -> bool {
         seconds > self.seconds as f64 * 1.25
-    }
-
-    /// Whether a run exceeds the budget by more than a slow machine explains.
-    pub(crate) fn is_far_exceeded(self, seconds: f64) -> bool {
-        seconds > self.seconds as f64 * 2.5
     }
 }
 
@@ -203,11 +197,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_machine_is_reported_and_a_slow_step_fails() {
+    fn a_step_exceeds_its_budget_by_more_than_a_quarter() {
         let step = step("a step", 100);
-        let judged = |seconds| (step.is_exceeded(seconds), step.is_far_exceeded(seconds));
-        assert_eq!([125.0, 126.0].map(judged), [(false, false), (true, false)]);
-        assert_eq!([250.0, 251.0].map(judged), [(true, false), (true, true)]);
+        assert_eq!([125.0, 126.0].map(|seconds| step.is_exceeded(seconds)), [false, true]);
     }
 
     #[test]

@@ -40,9 +40,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     setup::all(repository)?;
     let seed = plan.seed.unwrap_or_else(|| of_commit(repository));
     println!("== the seed is {seed}; to draw the same again: cargo xtask test --seed {seed}");
-    // Budgets apply to a sample, on the machines that judge changes.
-    let holds_budgets = !plan.full && std::env::var_os("CI").is_some();
-    let mut report = Report::new(holds_budgets);
+    let mut report = Report::default();
     sources(repository, &mut report);
     let programs = built(repository, &mut report);
     if let Some(programs) = &programs {
