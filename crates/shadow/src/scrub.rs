@@ -141,10 +141,11 @@ pub(crate) struct Scrub<'a> {
     counted: u64,
     /// Changes that rewrite blocks that have rotted on the disk.
     again: Vec<Sequence>,
-    /// Rotten blocks of the books that the next fold replaces, and the change that goes with it.
-    pub(crate) renewed: Vec<Block>,
-    pub(crate) last_renewal: Option<Sequence>,
-    /// Blocks that could not be read on the walk, by owner, level and index, and lost ones.
+    /// Rotten blocks of the books that the next fold replaces, each with the change that goes with
+    /// the fold.
+    pub(crate) renewed: Vec<(Sequence, Block)>,
+    /// Blocks that could not be read on the walk, by owner, level and index, and lost ones that
+    /// lead to others.
     pub(crate) unwalked: BTreeSet<(u64, u8, u64)>,
     pub(crate) reported: BTreeSet<(u64, u8, u64)>,
     scrubbed: Scrubbed,
@@ -177,35 +178,11 @@ pub async fn scrub(
     let used = shape.capacity().saturating_sub(anchor.free);
     let ends = Cell::new(false);
     let mut scrub = Scrub {
-        nodes: &nodes,
-        inodes: Stem::Inodes,
-        held: None,
-        since: 0,
-        until: 0,
-        seen: Seen::default(),
-        volume: None,
-        way: None,
-        ends: &ends,
-        block: shape.block,
         begun: superblock.number,
         next_ino: superblock.next_ino,
-        oldest: None,
-        batch: Vec::new(),
-        steps: 0,
-        counted: 0,
-        again: Vec::new(),
-        renewed: Vec::new(),
-        last_renewal: None,
-        unwalked: BTreeSet::new(),
-        reported: BTreeSet::new(),
-        scrubbed: Scrubbed {
-            total_bytes: used * UNIT as u64,
-            mended: mended.len() as u64,
-            ..Scrubbed::default()
-        },
-        damage: Vec::new(),
-        watch,
+        ..Scrub::of(&nodes, &ends, watch, (used, shape.block))
     };
+    scrub.scrubbed.mended = mended.len() as u64;
     if highest == anchor.rest {
         let mended = twins::mend(&*device, &anchor, (&superblock, at)).await;
         scrub.scrubbed.mended += mended.map_err(OpenError::Io)?;
@@ -214,6 +191,43 @@ pub async fn scrub(
     // A lost block of the lines of lists is reported like any other.
     let (pins, _) = read_pins_left(&nodes, &superblock, shape.units).await?;
     Ok(scrub.all(pins.holding()).await)
+}
+
+impl<'a> Scrub<'a> {
+    /// A scrub that has not begun, of a volume that is not open. It has so many units in use, and
+    /// so many in a block of a file.
+    fn of(
+        nodes: &'a Nodes,
+        ends: &'a Cell<bool>,
+        watch: Watch<'a>,
+        (used, block): (u64, u64),
+    ) -> Self {
+        Self {
+            nodes,
+            inodes: Stem::Inodes,
+            held: None,
+            since: 0,
+            until: 0,
+            seen: Seen::default(),
+            volume: None,
+            way: None,
+            ends,
+            block,
+            begun: 0,
+            next_ino: 0,
+            oldest: None,
+            batch: Vec::new(),
+            steps: 0,
+            counted: nodes.mended(),
+            again: Vec::new(),
+            renewed: Vec::new(),
+            unwalked: BTreeSet::new(),
+            reported: BTreeSet::new(),
+            scrubbed: Scrubbed { total_bytes: used * UNIT as u64, ..Scrubbed::default() },
+            damage: Vec::new(),
+            watch,
+        }
+    }
 }
 
 impl Shadow {
@@ -235,30 +249,12 @@ impl Shadow {
         let used = self.space.total() - self.space.free_units();
         let last = self.commits.superblock.borrow().clone();
         let mut scrub = Scrub {
-            nodes: &self.nodes,
-            inodes: Stem::Inodes,
-            held: None,
-            since: 0,
-            until: 0,
-            seen: Seen::default(),
             volume: Some(self),
             way: Some(GiveWay::new(&self.callers, &*self.runtime.clock)),
-            ends: &self.scrubbing.ends,
-            block: self.per_block(),
             begun: last.durable,
             next_ino: self.commits.next_ino.get(),
             oldest: self.commits.unfolded.borrow().units.first().copied(),
-            batch: Vec::new(),
-            steps: 0,
-            counted: self.nodes.mended(),
-            again: Vec::new(),
-            renewed: Vec::new(),
-            last_renewal: None,
-            unwalked: BTreeSet::new(),
-            reported: BTreeSet::new(),
-            scrubbed: Scrubbed { total_bytes: used * UNIT as u64, ..Scrubbed::default() },
-            damage: Vec::new(),
-            watch,
+            ..Scrub::of(&self.nodes, &self.scrubbing.ends, watch, (used, self.per_block()))
         };
         // The blocks of an update on its way are on the disk when it is durable.
         scrub.until_durable(last.number).await?;
@@ -644,13 +640,13 @@ impl<'a> Scrub<'a> {
 
     /// Waits until rewritten blocks are durable: then they count as mended.
     async fn come_to_rest(&mut self) -> Result<(), ScrubError> {
-        let last = self.again.last().max(self.last_renewal.as_ref());
+        let last = self.again.last().max(self.renewed.last().map(|(sequence, _)| sequence));
         let last = last.filter(|_| !is_planted(Bug::EarlyMending)).copied();
         if let Some(last) = last {
             self.until(|commits| commits.horizon.through() >= last).await?;
         }
         self.scrubbed.mended += self.again.drain(..).len() as u64; // invariant 4
-        for block in std::mem::take(&mut self.renewed) {
+        for (_, block) in std::mem::take(&mut self.renewed) {
             if self.is_there(&block).await {
                 self.note_loss(&block); // a fold has failed
             } else {
@@ -662,7 +658,9 @@ impl<'a> Scrub<'a> {
 
     /// Notes a lost block, for the report.
     fn note_loss(&mut self, block: &Block) {
-        self.reported.insert((block.owner, block.level, block.index));
+        if block.level > 0 || block.owner == 0 {
+            self.reported.insert((block.owner, block.level, block.index));
+        }
         let damage = self.damage_of(block);
         self.damage.push(damage);
     }

@@ -84,12 +84,10 @@ impl Scrub<'_> {
         };
         let sequence =
             if is_planted(Bug::ScrubbedBooks) { None } else { volume.write_again([], SUCCESSOR) };
-        if sequence.is_some() {
-            volume.commits.lose_leaves(leaves);
-            volume.commits.fold_soon();
-            self.last_renewal = sequence;
-            self.renewed.push(*block);
-        }
-        sequence.is_some()
+        let Some(sequence) = sequence else { return false };
+        volume.commits.lose_leaves(leaves);
+        volume.commits.fold_soon();
+        self.renewed.push((sequence, *block));
+        true
     }
 }

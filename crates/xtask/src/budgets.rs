@@ -2,9 +2,9 @@
 //! which is reserved for future tests.
 //!
 //! A campaign draws workloads until its seconds are spent. Any other step has to end by itself, and
-//! is reported if it takes a quarter more than its seconds. It does not fail: shared machines differ
-//! by more than any step should, and a run of one tree took 1,115 seconds on one of them and 2,016
-//! on another. `cargo xtask tidy` checks the sums.
+//! is reported if it takes a quarter more than its seconds. It does not fail: shared machines
+//! differ more than steps do, and a run of one tree took 1,115 seconds on one of them and 2,016 on
+//! another. `cargo xtask tidy` checks the sums.
 
 /// Seconds of a full run.
 pub(crate) const RUN_SECONDS: u64 = 1_500;
