@@ -165,13 +165,11 @@ impl Session {
     async fn grant(&self, party: usize, plan: &Plan) -> Granted {
         // The order matters: a call that waits for memory of a slow peer must not hold a turn.
         let (of_session, of_all) = (&self.reply_memory, &self.dispatcher.reply_memory);
-        let reply_memory = match plan.reply_bytes {
-            0 => ReplyMemory::new(of_session.take_now(party, 0), of_all.take_now(party, 0)),
-            bytes => ReplyMemory::new(
-                of_session.acquire(party, bytes.into()).await,
-                of_all.acquire_for(party, &self.holdings.replies, bytes.into()).await,
-            ),
-        };
+        let bytes = plan.reply_bytes.into();
+        let reply_memory = ReplyMemory::new(
+            of_session.acquire(party, bytes).await,
+            of_all.acquire_for(party, &self.holdings.replies, bytes).await,
+        );
         let turn = self.dispatcher.turns.acquire_for(party, &self.holdings.turns, 1).await;
         Granted { reply_memory, turn }
     }
@@ -179,13 +177,11 @@ impl Session {
     /// As [`Session::grant`], if all of it is available now.
     fn try_grant(&self, party: usize, plan: &Plan) -> Option<Granted> {
         let (of_session, of_all) = (&self.reply_memory, &self.dispatcher.reply_memory);
-        let reply_memory = match plan.reply_bytes {
-            0 => ReplyMemory::new(of_session.take_now(party, 0), of_all.take_now(party, 0)),
-            bytes => ReplyMemory::new(
-                of_session.try_acquire(party, bytes.into())?,
-                of_all.try_acquire_for(party, &self.holdings.replies, bytes.into())?,
-            ),
-        };
+        let bytes = plan.reply_bytes.into();
+        let reply_memory = ReplyMemory::new(
+            of_session.try_acquire(party, bytes)?,
+            of_all.try_acquire_for(party, &self.holdings.replies, bytes)?,
+        );
         let turn = self.dispatcher.turns.try_acquire_for(party, &self.holdings.turns, 1)?;
         Some(Granted { reply_memory, turn })
     }

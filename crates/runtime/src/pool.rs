@@ -109,18 +109,12 @@ impl Account {
     fn cell(&self, party: usize) -> &Cell<u64> {
         &self.held[self.pool * self.parties + party]
     }
+}
 
-    fn is_same(&self, other: &Self) -> bool {
+/// Accounts of one client are equal.
+impl PartialEq for Account {
+    fn eq(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.held, &other.held)
-    }
-
-    fn add(&self, party: usize, amount: u64) {
-        self.cell(party).set(self.held(party) + amount);
-    }
-
-    fn remove(&self, party: usize, amount: u64) {
-        let held = self.held(party).checked_sub(amount);
-        self.cell(party).set(held.expect("invariant 1: only what is held is given back"));
     }
 }
 
@@ -140,10 +134,34 @@ impl WeakAccount {
     }
 }
 
-struct Turn {
-    /// None for a request for all.
+/// Who holds tokens, or waits for them.
+#[derive(Clone)]
+struct Holder {
+    /// None for all tokens of a pool.
     party: Option<usize>,
+    /// That of the client, if the party counts its clients.
     account: Option<Account>,
+}
+
+impl Holder {
+    /// A party as a whole.
+    const fn party(party: usize) -> Self {
+        Self { party: Some(party), account: None }
+    }
+
+    /// One client of a party.
+    fn client(party: usize, account: &Account) -> Self {
+        Self { party: Some(party), account: Some(account.clone()) }
+    }
+
+    /// The number of tokens that its client holds, as one of the party.
+    fn held(&self) -> Option<&Cell<u64>> {
+        self.account.as_ref().zip(self.party).map(|(account, party)| account.cell(party))
+    }
+}
+
+struct Turn {
+    holder: Holder,
     /// Requests that had to wait before this one.
     number: u64,
     /// The requested amount; less when no more can be granted (invariant 4).
@@ -197,38 +215,28 @@ impl Pool {
     }
 
     /// Takes `amount` tokens for a party, at most all that it can have.
-    pub async fn acquire(self: &Rc<Self>, party: usize, amount: u64) -> Tokens {
-        match self.try_acquire(party, amount) {
-            Some(taken) => taken,
-            None => self.line_up(Some(party), None, self.at_most(party, amount)).await,
-        }
+    pub fn acquire(self: &Rc<Self>, party: usize, amount: u64) -> Wait {
+        self.begin(Holder::party(party), self.at_most(party, amount))
     }
 
     /// As [`Pool::acquire`], for a client of the party: one that holds less is granted its tokens
     /// first.
-    pub async fn acquire_for(
-        self: &Rc<Self>,
-        party: usize,
-        account: &Account,
-        amount: u64,
-    ) -> Tokens {
-        if let Some(taken) = self.try_acquire_for(party, account, amount) {
-            return taken;
-        }
-        let amount = self.at_most(party, amount);
-        self.line_up(Some(party), Some(account.clone()), amount).await
+    pub fn acquire_for(self: &Rc<Self>, party: usize, account: &Account, amount: u64) -> Wait {
+        self.begin(Holder::client(party, account), self.at_most(party, amount))
+    }
+
+    /// Takes all tokens, of all parties.
+    pub fn acquire_all(self: &Rc<Self>) -> Wait {
+        self.begin(Holder { party: None, account: None }, self.capacity)
+    }
+
+    fn begin(self: &Rc<Self>, holder: Holder, amount: u64) -> Wait {
+        Wait { pool: self.clone(), state: WaitState::New(holder, amount) }
     }
 
     /// As [`Pool::acquire`], at once or not at all: nothing while another request waits.
     pub fn try_acquire(self: &Rc<Self>, party: usize, amount: u64) -> Option<Tokens> {
-        let amount = self.at_most(party, amount);
-        if self.waiting.get() > 0 || !self.is_there(Some(party), amount, false) {
-            return None;
-        }
-        let before = self.beside_shares();
-        let taken = self.take_now(party, amount);
-        self.check_shares(before);
-        Some(taken)
+        self.try_acquire_as(&Holder::party(party), self.at_most(party, amount))
     }
 
     /// As [`Pool::acquire_for`], at once or not at all.
@@ -238,19 +246,27 @@ impl Pool {
         account: &Account,
         amount: u64,
     ) -> Option<Tokens> {
-        if !self.may_have(party, Some(account), self.at_most(party, amount)) {
+        self.try_acquire_as(&Holder::client(party, account), self.at_most(party, amount))
+    }
+
+    fn try_acquire_as(self: &Rc<Self>, holder: &Holder, amount: u64) -> Option<Tokens> {
+        let is_next = || {
+            self.waiting.get() == 0
+                && self.may_have(holder, amount)
+                && self.is_there(holder.party, amount, false)
+        };
+        if amount > 0 && !is_next() {
             return None;
         }
-        let mut taken = self.try_acquire(party, amount)?;
-        account.add(party, taken.amount);
-        taken.account = Some(account.clone());
-        Some(taken)
+        self.take_within_shares(holder, amount);
+        Some(Tokens { pool: self.clone(), holder: holder.clone(), amount })
     }
 
     /// Invariant 5.
-    fn may_have(&self, party: usize, account: Option<&Account>, amount: u64) -> bool {
-        let held = account.map_or(0, |account| account.held(party));
-        held == 0 || held + amount <= self.parties[party].most_of_client
+    fn may_have(&self, holder: &Holder, amount: u64) -> bool {
+        let held = holder.held().map_or(0, Cell::get);
+        let most = holder.party.map(|party| self.parties[party].most_of_client);
+        held == 0 || most.is_none_or(|most| held + amount <= most)
     }
 
     /// The part of `amount` that a party can have.
@@ -258,16 +274,12 @@ impl Pool {
         amount.min(self.parties[party].most)
     }
 
-    /// Takes all tokens, of all parties.
-    pub async fn acquire_all(self: &Rc<Self>) -> Tokens {
-        self.line_up(None, None, self.capacity).await
-    }
-
     /// Takes `amount` tokens for a party at once, before all waiters and whether they are free or
     /// not: for memory that is in use already and only has to be counted.
     pub fn take_now(self: &Rc<Self>, party: usize, amount: u64) -> Tokens {
-        self.take(Some(party), amount);
-        Tokens { pool: self.clone(), party: Some(party), account: None, amount }
+        let holder = Holder::party(party);
+        self.take(&holder, amount);
+        Tokens { pool: self.clone(), holder, amount }
     }
 
     /// The requests that may wait for tokens that this client of a party holds.
@@ -275,49 +287,47 @@ impl Pool {
         Line { pool: self.clone(), party, account }
     }
 
-    async fn line_up(
-        self: &Rc<Self>,
-        party: Option<usize>,
-        account: Option<Account>,
-        amount: u64,
-    ) -> Tokens {
+    fn line_up(&self, holder: &Holder, amount: u64) -> Rc<Turn> {
         let turn = Rc::new(Turn {
-            party,
-            account,
+            holder: holder.clone(),
             number: self.queued.replace(self.queued.get() + 1),
             amount: Cell::new(amount),
             granted: Cell::new(false),
             gone: Cell::new(false),
             waker: RefCell::default(),
         });
-        self.queue(party).borrow_mut().push(turn.clone());
+        self.queue(holder.party).borrow_mut().push(turn.clone());
         self.waiting.set(self.waiting.get() + 1);
         self.grant();
-        Wait { pool: self.clone(), turn: Some(turn) }.await
+        turn
     }
 
     fn queue(&self, party: Option<usize>) -> &RefCell<Queue> {
         party.map_or(&self.all, |party| &self.parties[party].queue)
     }
 
-    fn take(&self, party: Option<usize>, amount: u64) {
+    fn take(&self, holder: &Holder, amount: u64) {
         self.available.set(self.available.get() - tokens(amount));
-        if let Some(party) = party {
+        if let Some(party) = holder.party {
             let party = &self.parties[party];
             self.hold(party, party.held.get() + amount);
         }
+        holder.held().inspect(|held| held.set(held.get() + amount));
     }
 
-    fn give_back(&self, party: Option<usize>, amount: u64) {
+    fn give_back(&self, holder: &Holder, amount: u64) {
         if amount == 0 {
             return;
         }
+        let rest = |held: u64| {
+            held.checked_sub(amount).expect("invariant 1: only what is held is given back")
+        };
         self.available.set(self.available.get() + tokens(amount));
-        if let Some(party) = party {
+        if let Some(party) = holder.party {
             let party = &self.parties[party];
-            let held = party.held.get().checked_sub(amount);
-            self.hold(party, held.expect("invariant 1: only what is held is given back"));
+            self.hold(party, rest(party.held.get()));
         }
+        holder.held().inspect(|held| held.set(rest(held.get())));
         self.grant();
     }
 
@@ -345,25 +355,15 @@ impl Pool {
         while self.waiting.get() > 0
             && let Some((turn, amount)) = self.next()
         {
-            self.queue(turn.party).borrow_mut().remove(&turn);
+            let holder = &turn.holder;
+            self.queue(holder.party).borrow_mut().remove(&turn);
             self.waiting.set(self.waiting.get() - 1);
             let is_less = turn.amount.replace(amount) != amount;
-            let before = self.beside_shares();
-            if let Some(party) = turn.party.map(|party| &self.parties[party]) {
+            if let Some(party) = holder.party.map(|party| &self.parties[party]) {
                 let is_share = party.held.get() == 0 && amount == party.share.least;
                 assert!(!is_less || is_share, "invariant 4: who is granted less has its share");
             }
-            self.take(turn.party, amount);
-            if let Some(party) = turn.party {
-                turn.account.iter().for_each(|account| account.add(party, amount));
-                self.check_shares(before);
-            }
-            debug_assert!(
-                turn.party.is_none_or(
-                    |party| turn.held() <= self.parties[party].most_of_client.max(amount)
-                ),
-                "invariant 5: a client is granted no more than it can hold"
-            );
+            self.take_within_shares(holder, amount);
             turn.granted.set(true);
             if let Some(waker) = turn.waker.take() {
                 waker.wake();
@@ -371,15 +371,22 @@ impl Pool {
         }
     }
 
-    /// Free tokens beyond all that parties lack of their shares.
-    fn beside_shares(&self) -> i64 {
-        self.available.get() - self.lacking.get() as i64
-    }
-
-    /// Asserts that the last grant left the others their shares, as far as they were free.
-    fn check_shares(&self, before: i64) {
-        let after = self.beside_shares();
-        debug_assert!(after >= 0.min(before), "invariant 3: the shares of the others are left");
+    /// Takes tokens that a request is granted, and asserts what that leaves.
+    fn take_within_shares(&self, holder: &Holder, amount: u64) {
+        // Free tokens beyond all that parties lack of their shares.
+        let beside_shares = || self.available.get() - self.lacking.get() as i64;
+        let before = beside_shares();
+        self.take(holder, amount);
+        let Some(party) = holder.party else { return };
+        debug_assert!(
+            beside_shares() >= 0.min(before),
+            "invariant 3: the shares of the others are left, as far as they were free"
+        );
+        let most = self.parties[party].most_of_client.max(amount);
+        debug_assert!(
+            holder.held().is_none_or(|held| held.get() <= most),
+            "invariant 5: a client is granted no more than it can hold"
+        );
     }
 
     /// The next request that can be granted something, and the amount.
@@ -388,7 +395,8 @@ impl Pool {
         let next = |queue: &RefCell<Queue>| {
             let mut queue = queue.borrow_mut();
             queue.forget_gone_fronts();
-            let may_have = queue.fronts().filter(|turn| self.is_below_most(turn));
+            let may_have =
+                queue.fronts().filter(|turn| self.may_have(&turn.holder, turn.amount.get()));
             may_have.min_by_key(|turn| (turn.held(), turn.number)).cloned()
         };
         let mut fronts: Vec<Rc<Turn>> = queues.filter_map(next).collect();
@@ -396,10 +404,10 @@ impl Pool {
         let mut is_common_wanted = false;
         for turn in fronts {
             let amount = turn.amount.get();
-            if self.is_there(turn.party, amount, is_common_wanted) {
+            if self.is_there(turn.holder.party, amount, is_common_wanted) {
                 return Some((turn, amount));
             }
-            let party = &self.parties[turn.party?]; // no turn overtakes one for all
+            let party = &self.parties[turn.holder.party?]; // no turn overtakes one for all
             let least = party.share.least;
             let has_share = least > 0 && tokens(least) <= self.available.get();
             if party.held.get() == 0 && has_share {
@@ -408,12 +416,6 @@ impl Pool {
             is_common_wanted |= party.share.may_exceed;
         }
         None
-    }
-
-    /// Whether the client of a turn may have its tokens (invariant 5).
-    fn is_below_most(&self, turn: &Turn) -> bool {
-        let account = turn.account.as_ref();
-        turn.party.is_none_or(|party| self.may_have(party, account, turn.amount.get()))
     }
 
     /// Whether this many tokens are free for a party, where an earlier request may want common
@@ -443,7 +445,8 @@ impl Queue {
     }
 
     fn push(&mut self, turn: Rc<Turn>) {
-        let line = self.lines.iter_mut().find(|line| line[0].is_of_client(&turn));
+        let account = &turn.holder.account;
+        let line = self.lines.iter_mut().find(|line| line[0].holder.account == *account);
         match line {
             Some(line) => line.push_back(turn),
             None => self.lines.push(VecDeque::from([turn])),
@@ -509,66 +512,64 @@ impl Line {
     fn has_waited_in(&self, queue: &RefCell<Queue>, mark: u64) -> bool {
         let mut queue = queue.borrow_mut();
         queue.forget_gone_fronts();
-        let is_own = |turn: &Turn| {
-            turn.account
-                .as_ref()
-                .zip(self.account.as_ref())
-                .is_some_and(|(one, own)| one.is_same(own))
-        };
-        queue
-            .fronts()
-            .any(|turn| turn.number < mark && (is_own(turn) || self.pool.is_below_most(turn)))
+        queue.fronts().any(|turn| {
+            let is_own = turn.holder.account == self.account;
+            turn.number < mark && (is_own || self.pool.may_have(&turn.holder, turn.amount.get()))
+        })
     }
 }
 
 impl Turn {
     /// The tokens that its client holds; 0 without an account.
     fn held(&self) -> u64 {
-        let account = self.account.as_ref().zip(self.party);
-        account.map_or(0, |(account, party)| account.held(party))
-    }
-
-    fn is_of_client(&self, other: &Self) -> bool {
-        match (&self.account, &other.account) {
-            (Some(one), Some(other)) => one.is_same(other),
-            (one, other) => one.is_none() && other.is_none(),
-        }
+        self.holder.held().map_or(0, Cell::get)
     }
 }
 
-struct Wait {
+/// A request for tokens. It waits in line from its first poll until it is dropped.
+pub struct Wait {
     pool: Rc<Pool>,
-    turn: Option<Rc<Turn>>,
+    state: WaitState,
+}
+
+enum WaitState {
+    New(Holder, u64),
+    InLine(Rc<Turn>),
+    Done,
 }
 
 impl Future for Wait {
     type Output = Tokens;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Tokens> {
-        let turn = self.turn.as_ref().expect("polled after completion");
+        if let WaitState::New(holder, amount) = &self.state {
+            if let Some(taken) = self.pool.try_acquire_as(holder, *amount) {
+                self.state = WaitState::Done;
+                return Poll::Ready(taken);
+            }
+            let turn = self.pool.line_up(holder, *amount);
+            self.state = WaitState::InLine(turn);
+        }
+        let WaitState::InLine(turn) = &self.state else { panic!("polled after completion") };
         if !turn.granted.get() {
             *turn.waker.borrow_mut() = Some(context.waker().clone());
             return Poll::Pending;
         }
-        let (party, account) = (turn.party, turn.account.clone());
-        let amount = turn.amount.get();
-        self.turn = None;
-        Poll::Ready(Tokens { pool: self.pool.clone(), party, account, amount })
+        let (holder, amount) = (turn.holder.clone(), turn.amount.get());
+        self.state = WaitState::Done;
+        Poll::Ready(Tokens { pool: self.pool.clone(), holder, amount })
     }
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        let Some(turn) = self.turn.take() else { return };
+        let WaitState::InLine(turn) = &self.state else { return };
         turn.gone.set(true);
         if turn.granted.get() {
-            if let Some((account, party)) = turn.account.as_ref().zip(turn.party) {
-                account.remove(party, turn.amount.get());
-            }
-            self.pool.give_back(turn.party, turn.amount.get()); // invariant 1
+            self.pool.give_back(&turn.holder, turn.amount.get()); // invariant 1
         } else {
             self.pool.waiting.set(self.pool.waiting.get() - 1);
-            self.pool.forget_gone(turn.party);
+            self.pool.forget_gone(turn.holder.party);
             self.pool.grant();
         }
     }
@@ -577,8 +578,7 @@ impl Drop for Wait {
 /// Held tokens; dropping gives them back.
 pub struct Tokens {
     pool: Rc<Pool>,
-    party: Option<usize>,
-    account: Option<Account>,
+    holder: Holder,
     amount: u64,
 }
 
@@ -590,24 +590,21 @@ impl Tokens {
 
     /// The party that has them; none, if they are all tokens of a pool.
     pub fn party(&self) -> Option<usize> {
-        self.party
+        self.holder.party
     }
 
     /// The requests that may wait for them; none, if they are all tokens of a pool.
     pub fn line(&self) -> Option<Line> {
-        self.party.map(|party| self.pool.line(party, self.account.clone()))
+        let Holder { party, account } = &self.holder;
+        party.map(|party| self.pool.line(party, account.clone()))
     }
 
     /// Holds exactly `amount` tokens from now on: gives back any excess, and takes missing ones as
     /// [`Pool::take_now`] does.
     pub fn resize(&mut self, amount: u64) {
-        if let Some((account, party)) = self.account.as_ref().zip(self.party) {
-            account.remove(party, self.amount);
-            account.add(party, amount);
-        }
         match amount.checked_sub(self.amount) {
-            Some(more) => self.pool.take(self.party, more),
-            None => self.pool.give_back(self.party, self.amount - amount),
+            Some(more) => self.pool.take(&self.holder, more),
+            None => self.pool.give_back(&self.holder, self.amount - amount),
         }
         self.amount = amount;
     }
@@ -615,10 +612,7 @@ impl Tokens {
 
 impl Drop for Tokens {
     fn drop(&mut self) {
-        if let Some((account, party)) = self.account.as_ref().zip(self.party) {
-            account.remove(party, self.amount);
-        }
-        self.pool.give_back(self.party, self.amount);
+        self.pool.give_back(&self.holder, self.amount);
     }
 }
 
