@@ -204,8 +204,7 @@ impl Cache {
 
     /// Whether many blocks are dirty.
     pub(crate) fn is_high(&self) -> bool {
-        let directory = self.directory.borrow();
-        directory.dirty() > directory.buffers() / 4 * 3
+        self.directory.borrow().is_high()
     }
 
     /// Writes entries to buffers, neighbours together.
@@ -337,7 +336,7 @@ impl Cache {
         }
         let (mut from, mut refusals) = (0, 0);
         while self.failure.borrow().is_none() && self.directory.borrow().dirty() > 0 {
-            self.destage_round(&mut from).await;
+            self.destage_round(&mut from, true).await;
             refusals = if self.is_refused.get() { refusals + 1 } else { 0 };
             if refusals > MOST_REFUSALS {
                 self.fail(&IoError::new(Verb::Write, 0, SECTOR, ErrorKind::StorageFull));

@@ -1,7 +1,8 @@
 //! The keeper: a task that writes dirty blocks below and makes buffers free.
 //!
 //! It works while few buffers are free, while many blocks are dirty, or while everything is to go
-//! below. Blocks go below in the order of their addresses, neighbours together.
+//! below. Blocks go below in the order of their addresses, neighbours together; pinned ones only
+//! with everything.
 //!
 //! Commit point of a destage: the flush below. Only after it a block is clean.
 
@@ -83,7 +84,7 @@ impl Cache {
                 has_moved |= self.void_some().await;
             }
             if drains || self.is_high() || is_low && !has_moved {
-                has_moved |= self.destage_round(&mut from).await;
+                has_moved |= self.destage_round(&mut from, drains).await;
             }
             if !has_moved {
                 // Nothing that is lost makes room for anything.
@@ -148,9 +149,10 @@ impl Cache {
         self.flush().await
     }
 
-    /// Writes some dirty blocks below. Whether anything has changed.
-    pub(crate) async fn destage_round(&self, from: &mut u64) -> bool {
-        let places = self.directory.borrow().next_dirty(*from, ROUND);
+    /// Writes some dirty blocks below, pinned ones only if all are to go. Whether anything has
+    /// changed.
+    pub(crate) async fn destage_round(&self, from: &mut u64, are_all: bool) -> bool {
+        let places = self.directory.borrow().next_dirty(*from, ROUND, are_all);
         let Some(last) = places.last() else { return false };
         *from = last + 1;
         let mut going: Vec<(Buffer, Entry)> = Vec::new();

@@ -12,15 +12,23 @@
 //! 4. The current entry of a block becomes void only when it is clean, durable, and the only one of
 //!    its block that is not durably void: else an older one would be believed after a crash.
 //! 5. Sequences only grow. All entries up to [`Directory::durable`] are durable or void.
+//! 6. Pinned blocks leave so many buffers to the others that these can always go on.
 //!
 //! Not asserted: 3 and 5, which are about the medium and which `tests/it` breaks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
+use crate::format::LEAST_BUFFERS;
 use crate::planted::{Bug, is_planted};
 
 /// The number of a buffer.
 pub(crate) type Buffer = u64;
+
+/// Buffers that an NVRAM takes to pin so many blocks: a third more, for what is on its way.
+pub(crate) fn buffers_for(pinned: u64) -> u64 {
+    pinned + (pinned / 3).max(LEAST_BUFFERS)
+}
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +85,11 @@ pub(crate) struct Directory {
     /// buffer has gone on since is passed over.
     stale: VecDeque<(Buffer, u64)>,
     clean: VecDeque<(Buffer, u64)>,
-    /// Blocks whose current entry has something that is not below.
+    /// Blocks whose current entry has something that is not below: the others, and pinned ones.
     dirty: BTreeSet<u64>,
+    pinned: BTreeSet<u64>,
+    /// Blocks that go below only when all do.
+    pins: Range<u64>,
     next_sequence: u64,
     /// Sequences of entries that are neither durable nor durably void.
     open: BTreeSet<u64>,
@@ -105,6 +116,8 @@ impl Directory {
             stale: VecDeque::new(),
             clean: VecDeque::new(),
             dirty: BTreeSet::new(),
+            pinned: BTreeSet::new(),
+            pins: 0..0,
             next_sequence,
             open: BTreeSet::new(),
             unflushed: BTreeMap::new(),
@@ -153,8 +166,41 @@ impl Directory {
         self.free.len() as u64
     }
 
+    /// Blocks that are not below.
     pub(crate) fn dirty(&self) -> u64 {
-        self.dirty.len() as u64
+        let pinned = if is_planted(Bug::ForgottenPins) { 0 } else { self.pinned.len() };
+        (self.dirty.len() + pinned) as u64
+    }
+
+    /// Those of them that are pinned.
+    pub(crate) fn pinned(&self) -> u64 {
+        self.pinned.len() as u64
+    }
+
+    /// Blocks that go below only when all do. Each of them may take a buffer for good.
+    pub(crate) fn pin(&mut self, pins: Range<u64>) {
+        let count = pins.end - pins.start;
+        assert!(buffers_for(count) <= self.buffers(), "invariant 6: {count} blocks are pinned");
+        self.dirty.append(&mut self.pinned);
+        self.pins = pins;
+        let of = self.dirty.range(self.pins.clone()).copied().collect();
+        self.dirty = &self.dirty - &of;
+        self.pinned = of;
+    }
+
+    /// Whether any of these blocks is pinned.
+    pub(crate) fn pins(&self, places: &Range<u64>) -> bool {
+        places.start < self.pins.end && self.pins.start < places.end
+    }
+
+    /// Whether many of the buffers that pinned blocks leave are dirty.
+    pub(crate) fn is_high(&self) -> bool {
+        let others = self.buffers() - (self.pins.end - self.pins.start);
+        self.dirty.len() as u64 > others / 4 * 3
+    }
+
+    fn dirty_with(&mut self, place: u64) -> &mut BTreeSet<u64> {
+        if self.pins.contains(&place) { &mut self.pinned } else { &mut self.dirty }
     }
 
     /// Blocks of which sectors are lost, and which.
@@ -175,7 +221,7 @@ impl Directory {
     }
 
     /// Whether the medium has an entry of one of these blocks that is not durably void.
-    pub(crate) fn holds(&self, places: std::ops::Range<u64>) -> bool {
+    pub(crate) fn holds(&self, places: Range<u64>) -> bool {
         self.held.range(places).next().is_some()
     }
 
@@ -225,10 +271,10 @@ impl Directory {
             self.make_stale(before);
         }
         if entry.mask == 0 {
-            self.dirty.remove(&entry.place);
+            self.dirty_with(entry.place).remove(&entry.place);
             self.slots[buffer as usize].state = EntryState::Lost;
         } else {
-            self.dirty.insert(entry.place);
+            self.dirty_with(entry.place).insert(entry.place);
         }
     }
 
@@ -265,10 +311,14 @@ impl Directory {
         }
     }
 
-    /// Dirty blocks from here on, in their order, and then from the start.
-    pub(crate) fn next_dirty(&self, from: u64, most: usize) -> Vec<u64> {
+    /// Dirty blocks from here on, in their order, and then from the start. Pinned ones come last,
+    /// if all are to go below.
+    pub(crate) fn next_dirty(&self, from: u64, most: usize, are_all: bool) -> Vec<u64> {
         let behind = self.dirty.range(from..).chain(self.dirty.range(..from));
-        behind.copied().take(most).collect()
+        let are_pinned_too =
+            are_all && !is_planted(Bug::ForgottenPins) || is_planted(Bug::LoosePins);
+        let pinned = self.pinned.iter().filter(|_| are_pinned_too);
+        behind.chain(pinned).copied().take(most).collect()
     }
 
     /// The current entry of a block goes below.
@@ -291,7 +341,7 @@ impl Directory {
         {
             self.slots[newer as usize].state = EntryState::Clean;
             self.clean.push_back((newer, newest.sequence));
-            self.dirty.remove(&entry.place);
+            self.dirty_with(entry.place).remove(&entry.place);
         }
         if state != EntryState::Destaging || entry.sequence != sequence {
             return;
@@ -302,7 +352,7 @@ impl Directory {
             (true, _) => EntryState::Lost,
         };
         if is_below {
-            self.dirty.remove(&entry.place);
+            self.dirty_with(entry.place).remove(&entry.place);
         }
         if is_below && entry.lost == 0 {
             self.clean.push_back((buffer, sequence));
@@ -319,20 +369,21 @@ impl Directory {
             entry.lost |= entry.mask;
             entry.mask = 0;
             slot.state = EntryState::Lost;
-            self.dirty.remove(&entry.place);
+            let place = entry.place;
+            self.dirty_with(place).remove(&place);
         }
     }
 
     /// A block is needed no more.
     pub(crate) fn drop_block(&mut self, place: u64) {
         if let Some(buffer) = self.current.remove(&place) {
-            self.dirty.remove(&place);
+            self.dirty_with(place).remove(&place);
             self.make_stale(buffer);
         }
     }
 
     /// Whether a destage of any of these blocks is under way.
-    pub(crate) fn is_destaging(&self, places: std::ops::Range<u64>) -> bool {
+    pub(crate) fn is_destaging(&self, places: Range<u64>) -> bool {
         let mut current = self.current.range(places);
         current.any(|(_, &buffer)| self.slots[buffer as usize].state == EntryState::Destaging)
     }
@@ -431,10 +482,11 @@ impl Directory {
 
     /// Everything is durable below, and the label says so: all buffers are free.
     pub(crate) fn clear(&mut self) {
-        assert!(self.dirty.is_empty(), "invariant 4: nothing dirty is given up");
+        assert!(self.dirty() == 0, "invariant 4: nothing dirty is given up");
         let (buffers, next) = (self.buffers(), self.next_sequence);
         let void: Vec<u64> = self.slots.iter().map(|slot| slot.void).collect();
-        *self = Self::new(buffers, next);
+        let pins = std::mem::take(&mut self.pins);
+        *self = Self { pins, ..Self::new(buffers, next) };
         self.slots.iter_mut().zip(void).for_each(|(slot, void)| slot.void = void);
     }
 }

@@ -54,13 +54,15 @@ pub struct Layout {
 impl Layout {
     /// The layout of an NVRAM of this size. None if it is too small.
     pub fn of(size: u64) -> Option<Self> {
-        let room = (size / SECTOR * SECTOR).checked_sub(2 * LABEL)?;
-        // A buffer takes its slot and a share of a sector in both maps.
-        let mut buffers = room / SLOT;
-        while buffers * SLOT + 2 * buffers.div_ceil(MARKS) * SECTOR > room {
-            buffers -= 1;
-        }
-        (buffers >= LEAST_BUFFERS).then_some(Self { size, buffers })
+        let whole = size / SECTOR * SECTOR;
+        let mut possible = (LEAST_BUFFERS..=whole / SLOT).rev();
+        let buffers = possible.find(|&buffers| Self::size_for(buffers) <= whole)?;
+        Some(Self { size, buffers })
+    }
+
+    /// Bytes of an NVRAM with this many buffers.
+    pub const fn size_for(buffers: u64) -> u64 {
+        2 * LABEL + buffers * SLOT + 2 * buffers.div_ceil(MARKS) * SECTOR
     }
 
     /// Sectors of the void map.
@@ -326,6 +328,11 @@ mod tests {
             assert!(ends.last().is_some_and(|(at, length)| at + length <= size));
         }
         assert_eq!(Layout::of(100_000), None);
+        for buffers in [LEAST_BUFFERS, MARKS * 2, MARKS * 2 + 1, 4915] {
+            let size = Layout::size_for(buffers);
+            assert_eq!(Layout::of(size).map(|layout| layout.buffers), Some(buffers));
+            assert!(Layout::of(size - 1).is_none_or(|layout| layout.buffers < buffers));
+        }
     }
 
     #[test]

@@ -49,8 +49,16 @@ pub use recovery::Recovered;
 pub use status::{Counts, Status};
 
 use crate::cache::Cache;
-use crate::format::{BLOCK, SECTOR};
+use crate::format::{BLOCK, Layout, SECTOR};
 use crate::planted::{Bug, is_planted};
+
+/// It is too small to pin a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it takes an NVRAM of {needed} bytes")]
+pub struct PinsTooMuch {
+    /// Bytes of one that is large enough.
+    pub needed: u64,
+}
 
 /// An NVRAM that is open: see the crate's page.
 pub struct Nvram {
@@ -85,6 +93,7 @@ impl Nvram {
             has_failed: self.cache.failure.borrow().is_some(),
             size_bytes: directory.buffers() * BLOCK,
             dirty_bytes: directory.dirty() * BLOCK,
+            pinned_bytes: directory.pinned() * BLOCK,
             lost_bytes: lost * SECTOR,
             counts: *self.cache.counts.borrow(),
         }
@@ -99,6 +108,21 @@ impl Nvram {
     pub fn lost(&self) -> Vec<std::ops::Range<u64>> {
         let lost = self.cache.directory.borrow().lost();
         lost.into_iter().flat_map(|(place, mask)| reading::runs(place, mask)).collect()
+    }
+
+    /// Keeps what is written to a range of the volume, until all goes below: a circular log is the
+    /// worst case of a cache.
+    ///
+    /// # Errors
+    /// [`PinsTooMuch`] if too few buffers would be left. Then nothing is pinned.
+    pub fn pin(&self, range: std::ops::Range<u64>) -> Result<(), PinsTooMuch> {
+        let places = writing::places(range.start, range.end - range.start);
+        let needed = directory::buffers_for(places.end - places.start);
+        if needed > self.cache.layout.buffers {
+            return Err(PinsTooMuch { needed: Layout::size_for(needed) });
+        }
+        self.cache.directory.borrow_mut().pin(places);
+        Ok(())
     }
 
     /// Whether everything is to go below soon, beside the calls.

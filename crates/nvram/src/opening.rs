@@ -8,16 +8,19 @@ use runtime::Runtime;
 use crate::Nvram;
 use crate::cache::{Cache, write_labels};
 use crate::destage;
-use crate::format::{BadLabel, Id, LABEL, Label, Layout, SECTOR, SLOT};
+use crate::format::{BadLabel, Id, LABEL, LEAST_BUFFERS, Label, Layout, SECTOR};
 use crate::pairing::{Meeting, Pairing, Partner, Record, Unpaired};
 use crate::planted::{Bug, is_planted};
 use crate::recovery::{Recovered, Recovery, recover};
+
+/// The fewest bytes that an NVRAM takes.
+const LEAST: u64 = Layout::size_for(LEAST_BUFFERS);
 
 /// Why there is no NVRAM.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// It is too small.
-    #[error("it has {0} bytes, and an NVRAM takes {least} at least", least = least())]
+    #[error("it has {0} bytes, and an NVRAM takes {LEAST} at least")]
     TooSmall(u64),
     /// Neither of its labels can be read.
     #[error(transparent)]
@@ -42,12 +45,6 @@ pub enum OpenError {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] IoError),
-}
-
-/// The fewest bytes that an NVRAM takes.
-fn least() -> u64 {
-    let size = (1..).map(|count| count * SLOT).find(|&size| Layout::of(size).is_some());
-    size.expect("some size is enough")
 }
 
 fn layout_of(memory: &dyn BlockDevice) -> Result<Layout, OpenError> {

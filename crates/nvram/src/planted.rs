@@ -39,6 +39,10 @@ planted::bugs! {
     UnsaidRetirement,
     /// A stop forgets what is lost, and older bytes stand in for it.
     SettledLoss,
+    /// Pinned blocks go below as all others do.
+    LoosePins,
+    /// Pinned blocks stay when everything is to go below.
+    ForgottenPins,
     /// Lost sectors of a block are forgotten when another part of it is written.
     ForgottenLoss,
 }

@@ -28,6 +28,8 @@ pub struct Status {
     pub size_bytes: u64,
     /// Bytes of blocks that are not below.
     pub dirty_bytes: u64,
+    /// Those of them that are pinned.
+    pub pinned_bytes: u64,
     /// Bytes that are lost.
     pub lost_bytes: u64,
     /// What it has done.

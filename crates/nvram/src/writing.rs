@@ -2,7 +2,8 @@
 //!
 //! A write goes to fresh buffers, and is answered when the NVRAM has it: durably, if it was written
 //! through. A large one passes by, unless a buffer holds one of its blocks: an entry that the
-//! medium has would come back over it after a crash.
+//! medium has would come back over it after a crash. None to pinned blocks does: whoever pins them
+//! waits for no disk.
 //!
 //! Invariants:
 //! 1. Of one block one write or discard is under way at a time.
@@ -57,7 +58,7 @@ impl Cache {
         }
         let range = offset..offset + length;
         let all = places(offset, length);
-        if length >= LARGE {
+        if length >= LARGE && !self.directory.borrow().pins(&all) {
             let held = self.hold(all.clone()).await;
             let is_held = self.directory.borrow().holds(all.clone());
             if !is_held || is_planted(Bug::BlindBypass) {

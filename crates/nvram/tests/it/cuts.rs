@@ -2,16 +2,22 @@
 
 use sim::Prng;
 
-use crate::world::{Model, World, made, play};
+use crate::pins;
+use crate::world::{Model, World, made, made_with, play};
 
 /// Lives of one pair of disks, each cut off somewhere.
 fn live(seed: u64) {
     let model = Model::new();
-    let mut platters = made();
+    // Every third one pins a part of its volume.
+    let is_pinned = seed.is_multiple_of(3);
+    let mut platters = if is_pinned { made_with(pins::MEMORY) } else { made() };
     let mut prng = Prng::new(seed);
     for life in 0..4 {
         let world = World::new(seed * 16 + life, &platters);
         let (device, _) = world.executor.block_on(world.open());
+        if is_pinned {
+            device.pin(pins::RANGE).expect("there is room");
+        }
         world.executor.block_on(model.judge(&device));
         if prng.below(4) == 0 {
             // What a return has shown stays, whatever was flushed.
@@ -59,6 +65,7 @@ fn each_rule_that_is_broken_is_seen() {
         Bug::HastyWord,
         Bug::UnsaidRetirement,
         Bug::SettledLoss,
+        Bug::LoosePins,
     ];
     let mut missed = Vec::new();
     for &bug in Bug::ALL.iter().filter(|bug| !elsewhere.contains(bug)) {

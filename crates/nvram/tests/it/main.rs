@@ -3,6 +3,7 @@
 mod cuts;
 mod hunt;
 mod pairs;
+mod pins;
 mod states;
 mod world;
 

@@ -75,8 +75,13 @@ impl World {
 
 /// Disks with an empty NVRAM.
 pub(crate) fn made() -> Platters {
+    made_with(MEMORY)
+}
+
+/// The same, with so many bytes of memory.
+pub(crate) fn made_with(memory: u64) -> Platters {
     let blank = |size| Platter::new(Image::zeroed(size), Honesty::Honest);
-    let world = World::new(1, &Platters { below: blank(VOLUME), memory: blank(MEMORY) });
+    let world = World::new(1, &Platters { below: blank(VOLUME), memory: blank(memory) });
     world.executor.block_on(async {
         let memory: Rc<dyn BlockDevice> = world.memory.clone();
         nvram::make(&memory, ID, VOLUME).await.expect("it is large enough");
