@@ -20,11 +20,12 @@
 //! reaches the medium.
 //!
 //! # Layers
-//! [`file::DiskFile`] opens, locks and measures an image file or a raw device. Three devices use
-//! it, and differ in how the calls are made: [`uring::UringDevice`] by the kernel, with io_uring;
+//! [`file::DiskFile`] opens, locks and measures an image file or a raw device. Four devices use it,
+//! and differ in how the calls are made: [`uring::UringDevice`] by the kernel, with io_uring;
 //! [`threads::ThreadsDevice`] by a few threads, where io_uring is forbidden, as it is in many
-//! containers; [`file::FileDevice`] by the caller itself. [`scratch::ScratchDevice`] is a layer
-//! over any of them that writes nothing, and a [`slice::Slice`] is a part of any of them.
+//! containers; [`file::FileDevice`] by the caller itself; and [`mapped::MappedDevice`] without
+//! calls, for files that are memory. [`scratch::ScratchDevice`] is a layer over any of them that
+//! writes nothing, and a [`slice::Slice`] is a part of any of them.
 //!
 //! A device may report the layout of its blocks as [`platters`]. Real disks do not: the geometry
 //! that a disk reports today is made up.
@@ -46,6 +47,7 @@ mod direct;
 mod disk_file;
 pub mod file;
 mod held;
+pub mod mapped;
 mod pages;
 mod pieces;
 pub mod platters;

@@ -9,9 +9,14 @@
 use std::fs::File;
 use std::io::{Error, IoSlice, Result};
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The kernel takes no more slices than this in one call.
 pub(crate) const SLICES_MAX: usize = libc::UIO_MAXIOV as usize;
+
+/// File systems in memory, as statfs(2) tells them.
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
 
 /// Requests to block devices, by their numbers in linux/fs.h, where BLKSSZGET is 104; the three
 /// are encoded alike on every architecture.
@@ -80,6 +85,29 @@ pub(crate) fn free_bytes(file: &File) -> Result<u64> {
     // SAFETY: `told` is ours alone and lives until the call returns.
     check(unsafe { libc::fstatvfs(file.as_raw_fd(), &raw mut told) })?;
     Ok(told.f_bavail.saturating_mul(told.f_frsize))
+}
+
+/// Whether a file lies in memory of the host, which no power cut outlives.
+pub(crate) fn is_in_memory(file: &File) -> Result<bool> {
+    // SAFETY: statfs is a C struct of numbers, for which zeros are a value.
+    let mut told: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `told` is ours alone and lives until the call returns.
+    check(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut told) })?;
+    let kind = told.f_type as u64 & u64::from(u32::MAX);
+    Ok([TMPFS, RAMFS].contains(&kind))
+}
+
+/// Bytes of a page.
+pub(crate) fn page_size() -> usize {
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    let known = SIZE.load(Ordering::Relaxed);
+    if known > 0 {
+        return known;
+    }
+    // SAFETY: no memory is passed.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    SIZE.store(size, Ordering::Relaxed);
+    size
 }
 
 /// Declares to a block device that the range holds no data.

@@ -131,7 +131,8 @@ impl Cache {
         self.write_mark_sectors(&sectors).await
     }
 
-    /// Writes sectors of the void map, both copies of each, durably.
+    /// Writes sectors of the void map durably: one copy of each, and then the other, so that a cut
+    /// leaves one of them whole.
     pub(crate) async fn write_mark_sectors(&self, sectors: &[u64]) -> Result<(), IoError> {
         if sectors.is_empty() {
             return Ok(());
@@ -144,8 +145,13 @@ impl Cache {
             let bytes = vec![Bytes::copy_from_slice(&bytes)];
             self.memory.write(self.layout.map(sector)[copy], bytes, Durability::Plain)
         };
-        let all = sectors.iter().flat_map(|&sector| [(sector, 0), (sector, 1)]);
-        join_all(all.map(write)).await.into_iter().collect::<Result<(), _>>()?;
+        for copy in [0, 1] {
+            let all = sectors.iter().map(|&sector| write((sector, copy)));
+            join_all(all).await.into_iter().collect::<Result<(), _>>()?;
+            if copy == 0 && !is_planted(Bug::TwinMarks) {
+                self.memory.flush().await?;
+            }
+        }
         self.flush().await
     }
 

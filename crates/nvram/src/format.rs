@@ -5,8 +5,8 @@
 //!   buffer:  header, 512 bytes | data, 4096 bytes | the header again
 //! ```
 //!
-//! All numbers are little-endian; checksums are CRC-32C. A sector of 512 bytes is the unit that
-//! never tears. docs/formats/nvram.md has the picture and what a crash means.
+//! All numbers are little-endian; checksums are CRC-32C. Memory may be torn between any two words
+//! of 8 bytes. docs/formats/nvram.md has the picture and what a crash means.
 
 use crc_fast::{CrcAlgorithm, checksum};
 use zerocopy::little_endian::{U32, U64};

@@ -39,6 +39,8 @@ planted::bugs! {
     UnsaidRetirement,
     /// A stop forgets what is lost, and older bytes stand in for it.
     SettledLoss,
+    /// Both copies of a sector of the void map are written at once.
+    TwinMarks,
     /// Pinned blocks go below as all others do.
     LoosePins,
     /// Pinned blocks stay when everything is to go below.

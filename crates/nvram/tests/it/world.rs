@@ -55,10 +55,15 @@ impl World {
                 0 => Choice::mixture(&platter, prng),
                 _ => Choice::random(&platter, prng),
             };
-            Platter::new(platter.image(&choice), Honesty::Honest)
+            platter.image(&choice)
         };
         let below = left(&self.below, prng);
-        Platters { below, memory: left(&self.memory, prng) }
+        let mut memory = left(&self.memory, prng);
+        if prng.below(2) == 0 {
+            memory = torn(&memory, &left(&self.memory, prng), prng);
+        }
+        let [below, memory] = [below, memory].map(|it| Platter::new(it, Honesty::Honest));
+        Platters { below, memory }
     }
 
     /// The process is killed, and the power stays on.
@@ -71,6 +76,26 @@ impl World {
         let kept = |disk: &Rc<Disk>| Platter::new(disk.contents(), Honesty::Honest);
         Platters { below: kept(&self.below), memory: kept(&self.memory) }
     }
+}
+
+/// Memory that is torn between words of 8 bytes: each word is that of one image or the other.
+fn torn(one: &Image, other: &Image, prng: &mut Prng) -> Image {
+    let mut left = one.clone();
+    let (mut a, mut b) = ([0; SECTOR as usize], [0; SECTOR as usize]);
+    for offset in (0..one.size()).step_by(SECTOR as usize) {
+        one.read(offset, &mut a);
+        other.read(offset, &mut b);
+        if a == b {
+            continue;
+        }
+        for (kept, word) in a.chunks_mut(8).zip(b.chunks(8)) {
+            if prng.below(2) == 0 {
+                kept.copy_from_slice(word);
+            }
+        }
+        left.write(offset, &a);
+    }
+    left
 }
 
 /// Disks with an empty NVRAM.
