@@ -1,7 +1,7 @@
 //! What all parts of an open NVRAM share: both devices, the directory, and who waits for whom.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::rc::Rc;
@@ -14,6 +14,7 @@ use runtime::sync::{Lock, Signal};
 
 use crate::directory::{Buffer, Directory, Entry};
 use crate::format::{BLOCK, Header, Id, Label, Layout, SECTOR, sum};
+use crate::health::Health;
 use crate::pairing::Partner;
 use crate::planted::{Bug, is_planted};
 use crate::status::Counts;
@@ -49,6 +50,12 @@ pub(crate) struct Cache {
     pub(crate) is_refused: Cell<bool>,
     /// Every buffer keeps what is lost.
     pub(crate) is_stuck: Cell<bool>,
+    /// The latest reading of the battery, if there are readings.
+    pub(crate) health: RefCell<Option<Health>>,
+    /// The battery was bad: everything is below, the volume's record says so, and writes pass.
+    pub(crate) is_settled: Cell<bool>,
+    /// Blocks that calls wait for to be below, each with the number of calls.
+    pub(crate) wanted: RefCell<BTreeMap<u64, u32>>,
     /// Calls hold it shared; who changes the state holds it alone.
     pub(crate) gate: Lock,
     /// Large writes that have passed by, and how many of them a flush has covered.
@@ -106,6 +113,9 @@ impl Cache {
             is_draining: Cell::new(false),
             is_refused: Cell::new(false),
             is_stuck: Cell::new(false),
+            health: RefCell::new(None),
+            is_settled: Cell::new(false),
+            wanted: RefCell::default(),
             gate: Lock::default(),
             // Nobody knows what passed by before the start.
             passed: Cell::new([1, 0]),
@@ -161,6 +171,11 @@ impl Cache {
 
     /// Whether writes go to the device below.
     pub(crate) fn passes(&self) -> bool {
+        self.is_down() || self.is_settled.get()
+    }
+
+    /// The same, for another reason than a bad battery.
+    pub(crate) fn is_down(&self) -> bool {
         self.is_retired.get() || self.label.get().is_down
     }
 
@@ -292,6 +307,12 @@ impl Cache {
         if self.is_retired.get() {
             return Ok(()); // all of that is done
         }
+        self.empty(is_down, accepts_loss).await?;
+        if self.label.get().is_down { self.say(false).await } else { Ok(()) }
+    }
+
+    /// Brings everything below, and makes all entries void. The caller holds the gate alone.
+    pub(crate) async fn empty(&self, is_down: bool, accepts_loss: bool) -> Result<(), IoError> {
         if !is_planted(Bug::HastyDown) {
             self.drain().await?;
             // What has passed by, too.
@@ -309,7 +330,7 @@ impl Cache {
         if !is_planted(Bug::HastyDown) {
             self.directory.borrow_mut().clear();
         }
-        if is_down { self.say(false).await } else { Ok(()) }
+        Ok(())
     }
 
     /// Has the volume record whether the NVRAM may hold something. One caller at a time.

@@ -75,13 +75,19 @@ impl Cache {
                 return;
             }
             let is_low = self.is_low();
-            let drains = self.is_draining.get() && self.directory.borrow().dirty() > 0;
-            if !is_low && !drains && !self.is_high() {
+            let drains =
+                (self.is_draining.get() || self.distrusts()) && self.directory.borrow().dirty() > 0;
+            let is_wanted = !self.wanted.borrow().is_empty();
+            if !is_low && !drains && !is_wanted && !self.is_high() {
                 return;
             }
             let mut has_moved = false;
+            if is_wanted {
+                has_moved |= self.serve_wanted().await;
+                self.moved.notify();
+            }
             if is_low {
-                has_moved |= self.void_some().await;
+                has_moved |= self.void_some(None).await;
             }
             if drains || self.is_high() || is_low && !has_moved {
                 has_moved |= self.destage_round(&mut from, drains).await;
@@ -97,15 +103,16 @@ impl Cache {
     }
 
     /// Makes buffers free whose entries are not needed: writes their void marks, durably.
-    pub(crate) async fn void_some(&self) -> bool {
+    /// If some blocks are wanted, only theirs.
+    pub(crate) async fn void_some(&self, wanted: Option<&BTreeSet<u64>>) -> bool {
         let most = (self.directory.borrow().buffers() / 8).max(1) as usize;
-        let mut chosen = self.directory.borrow_mut().begin_voiding(most);
+        let mut chosen = self.directory.borrow_mut().begin_voiding(most, wanted);
         if chosen.is_empty() {
             // Entries may only lack a flush.
             if self.flush().await.is_err() {
                 return false;
             }
-            chosen = self.directory.borrow_mut().begin_voiding(most);
+            chosen = self.directory.borrow_mut().begin_voiding(most, wanted);
         }
         if chosen.is_empty() {
             return false;
@@ -161,6 +168,11 @@ impl Cache {
         let places = self.directory.borrow().next_dirty(*from, ROUND, are_all);
         let Some(last) = places.last() else { return false };
         *from = last + 1;
+        self.destage_places(places).await
+    }
+
+    /// Writes these blocks below, as far as they are dirty. Whether anything has changed.
+    pub(crate) async fn destage_places(&self, places: Vec<u64>) -> bool {
         let mut going: Vec<(Buffer, Entry)> = Vec::new();
         for place in places {
             let mut directory = self.directory.borrow_mut();
@@ -168,6 +180,9 @@ impl Cache {
                 directory.hold(buffer);
                 going.push((buffer, entry));
             }
+        }
+        if going.is_empty() {
+            return false;
         }
         going.sort_unstable_by_key(|(_, entry)| entry.place);
         let done = self.send(&going).await;

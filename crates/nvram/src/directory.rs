@@ -95,6 +95,9 @@ pub(crate) struct Directory {
     open: BTreeSet<u64>,
     /// Entries that were written since the last flush of the NVRAM began.
     unflushed: BTreeMap<u64, Buffer>,
+    /// Blocks of which no caller has heard that they are durable, each with its latest entry that
+    /// was not written through.
+    unanswered: BTreeMap<u64, u64>,
 }
 
 impl Directory {
@@ -121,6 +124,7 @@ impl Directory {
             next_sequence,
             open: BTreeSet::new(),
             unflushed: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
         }
     }
 
@@ -225,6 +229,30 @@ impl Directory {
         self.held.range(places).next().is_some()
     }
 
+    /// Whether a block has something that is not below.
+    pub(crate) fn is_dirty(&self, place: u64) -> bool {
+        self.dirty.contains(&place) || self.pinned.contains(&place)
+    }
+
+    /// Whether the medium has no entry of a block that is not durably void, but for one that tells
+    /// of lost sectors.
+    pub(crate) fn is_free_of(&self, place: u64) -> bool {
+        let is_lost = |(.., state): (Buffer, Entry, EntryState)| state == EntryState::Lost;
+        !self.held.contains_key(&place) || self.current(place).is_some_and(is_lost)
+    }
+
+    /// Blocks with entries before this sequence of which no caller has heard that they are durable,
+    /// and which are not below.
+    pub(crate) fn unanswered(&self, end: u64) -> BTreeSet<u64> {
+        let before = self.unanswered.iter().filter(|(_, sequence)| **sequence < end);
+        before.map(|(&place, _)| place).filter(|&place| self.is_dirty(place)).collect()
+    }
+
+    /// Callers have heard that entries before this sequence are durable.
+    pub(crate) fn answered(&mut self, end: u64) {
+        self.unanswered.retain(|_, sequence| *sequence >= end);
+    }
+
     /// Takes free buffers for a write. None if there are too few.
     pub(crate) fn take(&mut self, count: usize) -> Option<Vec<Buffer>> {
         (self.free.len() >= count).then(|| self.free.drain(..count).collect())
@@ -263,6 +291,7 @@ impl Directory {
             self.open.remove(&entry.sequence);
         } else {
             self.unflushed.insert(entry.sequence, buffer);
+            self.unanswered.insert(entry.place, entry.sequence);
         }
         if let Some(before) = self.current.insert(entry.place, buffer) {
             let older = &mut self.slots[before as usize];
@@ -353,6 +382,7 @@ impl Directory {
         };
         if is_below {
             self.dirty_with(entry.place).remove(&entry.place);
+            self.unanswered.remove(&entry.place);
         }
         if is_below && entry.lost == 0 {
             self.clean.push_back((buffer, sequence));
@@ -378,6 +408,7 @@ impl Directory {
     pub(crate) fn drop_block(&mut self, place: u64) {
         if let Some(buffer) = self.current.remove(&place) {
             self.dirty_with(place).remove(&place);
+            self.unanswered.remove(&place);
             self.make_stale(buffer);
         }
     }
@@ -397,7 +428,13 @@ impl Directory {
     }
 
     /// Picks entries to become void, stale ones first: their void marks are to be written now.
-    pub(crate) fn begin_voiding(&mut self, most: usize) -> Vec<Buffer> {
+    /// If some blocks are wanted, only theirs.
+    pub(crate) fn begin_voiding(
+        &mut self,
+        most: usize,
+        wanted: Option<&BTreeSet<u64>>,
+    ) -> Vec<Buffer> {
+        let is_wanted = |entry: &Entry| wanted.is_none_or(|wanted| wanted.contains(&entry.place));
         let mut chosen = Vec::new();
         for is_stale in [true, false] {
             let list = if is_stale { &mut self.stale } else { &mut self.clean };
@@ -408,8 +445,9 @@ impl Directory {
                 let is_listed = slot.state == expected
                     && slot.entry.is_some_and(|entry| entry.sequence == sequence);
                 let may = if is_stale { Self::may_void_stale } else { Self::may_void_clean };
+                let is_wanted = slot.entry.as_ref().is_some_and(is_wanted);
                 match is_listed {
-                    true if chosen.len() < most && may(self, buffer) => {
+                    true if is_wanted && chosen.len() < most && may(self, buffer) => {
                         self.void_now(buffer);
                         chosen.push(buffer);
                     }
@@ -511,7 +549,7 @@ mod tests {
         directory.written(buffers[1], entry(9, second), true);
         let (newer, newest) = directory.destage(9).expect("it is dirty");
         directory.destaged(newer, newest.sequence, true);
-        directory.begin_voiding(64)
+        directory.begin_voiding(64, None)
     }
 
     #[test]
@@ -535,7 +573,7 @@ mod tests {
         directory.failed(buffers[0]);
         directory.written(buffers[1], entry(2, second), true);
         assert_eq!(directory.durable(), first - 1);
-        let void = directory.begin_voiding(64);
+        let void = directory.begin_voiding(64, None);
         assert_eq!(void, [buffers[0]]);
         directory.voided(&void);
         assert_eq!(directory.durable(), second);

@@ -7,15 +7,17 @@
 //!
 //! Layers, from the bottom: `format`, the bytes; [`pairing`], which NVRAM goes with which volume;
 //! `directory`, which buffer holds which block, and which may be used again; `cache`, what they all
-//! share; `writing` and `reading`; `destage`, the task that brings blocks below; `recovery`, which
+//! share; `writing` and `reading`; `destage`, the task that brings blocks below; [`health`], readings of the
+//! battery, and `distrust`, what follows from a bad one; `recovery`, which
 //! entries hold after a crash; [`make`], [`look`] and [`open`]; and [`Nvram`], the device and its
 //! states.
 //!
 //! Invariants:
 //! 1. What was answered as durable is in the memory, or durable below.
 //! 2. A read gives the latest completed write of each sector, or an error where that is lost.
+//! 3. While the battery is bad, nothing is answered as durable that is not durable below.
 //!
-//! Not asserted: 1 and 2, which `tests/it` compares with a model, at every cut.
+//! Not asserted: 1, 2 and 3, which `tests/it` compares with a model, at every cut.
 //!
 //! Commit points: a write through has happened when the memory has its entries durably, any other
 //! with the flush of the memory; a block is below when a flush there covers its write.
@@ -25,7 +27,9 @@
 mod cache;
 mod destage;
 mod directory;
+mod distrust;
 pub mod format;
+pub mod health;
 mod opening;
 pub mod pairing;
 pub mod planted;
@@ -50,6 +54,7 @@ pub use status::{Counts, Status};
 
 use crate::cache::Cache;
 use crate::format::{BLOCK, Layout, SECTOR};
+use crate::health::Health;
 use crate::planted::{Bug, is_planted};
 
 /// It is too small to pin a range.
@@ -67,6 +72,8 @@ pub struct Nvram {
     /// Calls that are under way.
     calls: Rc<Cell<usize>>,
     ended: Rc<Signal>,
+    /// Whether what a reading of the battery asks for is being done.
+    is_heeding: Rc<Cell<bool>>,
 }
 
 impl Drop for Nvram {
@@ -79,7 +86,13 @@ impl Drop for Nvram {
 
 impl Nvram {
     fn new(cache: Rc<Cache>) -> Self {
-        Self { cache, is_closed: Rc::default(), calls: Rc::default(), ended: Rc::default() }
+        Self {
+            cache,
+            is_closed: Rc::default(),
+            calls: Rc::default(),
+            ended: Rc::default(),
+            is_heeding: Rc::default(),
+        }
     }
 
     /// How it stands.
@@ -88,9 +101,10 @@ impl Nvram {
         let lost =
             directory.lost().iter().map(|(_, lost)| u64::from(lost.count_ones())).sum::<u64>();
         Status {
-            is_down: self.cache.passes(),
+            is_down: self.cache.is_down(),
             is_retired: self.cache.retired().is_some(),
             has_failed: self.cache.failure.borrow().is_some(),
+            health: self.cache.health.borrow().clone(),
             size_bytes: directory.buffers() * BLOCK,
             dirty_bytes: directory.dirty() * BLOCK,
             pinned_bytes: directory.pinned() * BLOCK,
@@ -168,6 +182,25 @@ impl Nvram {
         .await
     }
 
+    /// Takes note of a reading of the battery. While it is bad, nothing is answered that is not
+    /// below: what the memory holds goes there, beside the calls, and writes pass. Give it each
+    /// reading, also one like the last: what a change asks for is done at a later reading if it
+    /// cannot be done at once.
+    pub fn heed(&self, health: Health) {
+        self.cache.health.replace(Some(health));
+        self.cache.wake.notify();
+        if self.is_heeding.replace(true) {
+            return;
+        }
+        let heeded = self.run_on(Verb::Flush, async |cache| cache.heed().await);
+        let is_heeding = self.is_heeding.clone();
+        let work = async move {
+            let _ = heeded.await; // it is tried again at the next reading
+            is_heeding.set(false);
+        };
+        self.cache.runtime.tasks.spawn(work.boxed_local());
+    }
+
     /// Does something as [`Nvram::run`] does. If the memory turns out to be unwritable, it is done
     /// again without it.
     fn run_on<T: 'static>(
@@ -233,7 +266,7 @@ impl BlockDevice for Nvram {
     fn flush(&self) -> Io<()> {
         self.run_on(Verb::Flush, async move |cache| {
             cache.check(Verb::Flush)?;
-            if cache.passes() { cache.below.flush().await } else { cache.flush().await }
+            if cache.passes() { cache.below.flush().await } else { cache.flush_for_caller().await }
         })
     }
 

@@ -163,7 +163,7 @@ async fn open_at(
     cache.memory.flush().await?;
     cache.write_mark_sectors(&torn_marks).await?;
     if recovered.torn > 0 {
-        cache.void_some().await;
+        cache.void_some(None).await;
     }
     let durable = cache.directory.borrow().durable();
     cache.write_label(Label { generation, durable, is_begun: false, ..label }).await?;

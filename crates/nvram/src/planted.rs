@@ -45,6 +45,14 @@ planted::bugs! {
     LoosePins,
     /// Pinned blocks stay when everything is to go below.
     ForgottenPins,
+    /// Writes are held although the battery is bad.
+    IgnoredBattery,
+    /// A write passes while the medium has an older entry of its block.
+    HastyPass,
+    /// A flush covers only what the NVRAM holds, although the battery is bad.
+    TrustingFlush,
+    /// Writes are held again after a bad battery before the volume's record says so.
+    UnsaidReturn,
     /// Lost sectors of a block are forgotten when another part of it is written.
     ForgottenLoss,
 }

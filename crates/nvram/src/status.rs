@@ -1,5 +1,7 @@
 //! What an NVRAM has done, and how it stands.
 
+use crate::health::Health;
+
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -9,14 +11,14 @@ pub struct Counts {
     pub clean_hits: u64,
     /// Buffers that writes have taken.
     pub allocations: u64,
-    /// Large writes that went straight to the device below.
+    /// Writes that went straight to the device below.
     pub passes: u64,
     /// Blocks that went below.
     pub write_backs: u64,
 }
 
 /// How an NVRAM stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Writes pass by.
     pub is_down: bool,
@@ -24,6 +26,9 @@ pub struct Status {
     pub has_failed: bool,
     /// The memory could not be written, and the volume goes on without it.
     pub is_retired: bool,
+    /// The latest reading of its battery, if there are readings. With a bad one, writes pass, and
+    /// nothing is answered that is not below.
+    pub health: Option<Health>,
     /// Bytes that its buffers hold.
     pub size_bytes: u64,
     /// Bytes of blocks that are not below.

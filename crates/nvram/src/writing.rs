@@ -56,23 +56,51 @@ impl Cache {
         if self.passes() {
             return self.below.write(offset, data, durability).await;
         }
-        let range = offset..offset + length;
+        if self.distrusts() {
+            return self.write_past(offset, data, durability).await;
+        }
         let all = places(offset, length);
         if length >= LARGE && !self.directory.borrow().pins(&all) {
             let held = self.hold(all.clone()).await;
             let is_held = self.directory.borrow().holds(all.clone());
             if !is_held || is_planted(Bug::BlindBypass) {
-                let done = self.below.write(offset, data, durability).await;
-                if done.is_ok() && durability == Durability::Plain {
-                    self.has_passed();
-                }
-                return done;
+                return self.pass(offset, data, durability).await;
             }
             drop(held);
         }
+        self.write_held(offset, &data, durability).await
+    }
+
+    /// Writes to the device below, past the memory.
+    pub(crate) async fn pass(
+        &self,
+        offset: u64,
+        data: Vec<Bytes>,
+        durability: Durability,
+    ) -> Result<(), IoError> {
+        let done = self.below.write(offset, data, durability).await;
+        if done.is_ok() && durability == Durability::Plain {
+            self.has_passed();
+        }
+        done
+    }
+
+    /// Writes to buffers.
+    pub(crate) async fn write_held(
+        &self,
+        offset: u64,
+        data: &[Bytes],
+        durability: Durability,
+    ) -> Result<(), IoError> {
+        let range = offset..offset + length_of(data);
+        let all = places(offset, length_of(data));
         for first in all.clone().step_by(AT_ONCE as usize) {
             let some = first..(first + AT_ONCE).min(all.end);
-            self.write_some(some, &range, &data, durability).await?;
+            self.write_some(some, &range, data, durability).await?;
+        }
+        // The battery may have become bad meanwhile.
+        if durability == Durability::Through && self.distrusts() {
+            self.bring_below(all.collect()).await?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! An NVRAM under the simulator: cuts, rot, errors, and planted bugs that must be found.
 
 mod cuts;
+mod health;
 mod hunt;
 mod pairs;
 mod pins;

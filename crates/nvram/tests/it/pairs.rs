@@ -18,14 +18,14 @@ const SECTOR: u64 = 512;
 
 /// A volume behind its NVRAM.
 #[derive(Clone)]
-struct Volume {
-    platters: Platters,
+pub(crate) struct Volume {
+    pub(crate) platters: Platters,
     book: Platter,
 }
 
 /// The same while it is in use.
-struct Running {
-    world: World,
+pub(crate) struct Running {
+    pub(crate) world: World,
     book: Rc<Disk>,
 }
 
@@ -41,20 +41,20 @@ fn decoded(bytes: &[u8]) -> Pairing {
     Pairing { id: ID, generation, is_dirty: bytes[8] == 1 }
 }
 
-fn new_volume() -> Volume {
+pub(crate) fn new_volume() -> Volume {
     let mut image = Image::zeroed(SECTOR);
     image.write(0, &encoded(&Pairing { id: ID, generation: 1, is_dirty: false }));
     Volume { platters: made(), book: Platter::new(image, Honesty::Honest) }
 }
 
 impl Running {
-    fn of(seed: u64, volume: &Volume) -> Self {
+    pub(crate) fn of(seed: u64, volume: &Volume) -> Self {
         let world = World::new(seed, &volume.platters);
         let book = Disk::resumed(&world.executor, volume.book.clone());
         Self { world, book }
     }
 
-    fn pairing(&self) -> Pairing {
+    pub(crate) fn pairing(&self) -> Pairing {
         let read = self.book.read(0, Buffer::unfilled(SECTOR as usize));
         decoded(&self.world.executor.block_on(read).expect("nothing fails"))
     }
@@ -67,7 +67,7 @@ impl Running {
         })
     }
 
-    fn open(&self) -> Result<Nvram, OpenError> {
+    pub(crate) fn open(&self) -> Result<Nvram, OpenError> {
         let (below, memory) = (self.world.below.clone(), self.world.memory.clone());
         let runtime = self.world.executor.runtime();
         let opening = open_paired(below, memory, runtime, self.pairing(), self.record());
@@ -75,20 +75,20 @@ impl Running {
     }
 
     /// A start without the NVRAM.
-    fn open_alone(&self) -> Result<Rc<Disk>, Unpaired> {
+    pub(crate) fn open_alone(&self) -> Result<Rc<Disk>, Unpaired> {
         let alone = self.pairing().alone(false)?;
         self.world.executor.block_on((self.record())(alone)).expect("nothing fails");
         Ok(self.world.below.clone())
     }
 
-    fn cut(&self, prng: &mut Prng) -> Volume {
+    pub(crate) fn cut(&self, prng: &mut Prng) -> Volume {
         let platters = self.world.cut(prng);
         let book = self.book.platter();
         let choice = Choice::random(&book, prng);
         Volume { platters, book: Platter::new(book.image(&choice), Honesty::Honest) }
     }
 
-    fn kill(&self) -> Volume {
+    pub(crate) fn kill(&self) -> Volume {
         Volume { platters: self.world.kill(), book: self.book.platter().killed() }
     }
 }

@@ -115,7 +115,7 @@ pub(crate) fn made_with(memory: u64) -> Platters {
 }
 
 /// The number of a version: 0 are zeros.
-type Version = u64;
+pub(crate) type Version = u64;
 
 /// What a sector may hold.
 #[derive(Clone, Debug, Default)]
@@ -252,6 +252,26 @@ impl Model {
             }
         }
         device.flush().await.expect("nothing fails");
+    }
+
+    /// What no cut takes back of each sector.
+    pub(crate) fn durable(&self) -> Vec<Option<Version>> {
+        self.sectors.borrow().iter().map(|sector| sector.durable).collect()
+    }
+
+    /// Compares the disk below, which has all that was answered as durable since the sectors had
+    /// these versions.
+    pub(crate) fn judge_below_since(&self, image: &Image, before: &[Option<Version>]) {
+        let sectors = self.sectors.borrow();
+        for ((sector, state), before) in (0..).zip(sectors.iter()).zip(before) {
+            let mut bytes = [0; SECTOR as usize];
+            image.read(sector * SECTOR, &mut bytes);
+            if state.durable != *before && !state.is_anything {
+                let found = version_in(&bytes, sector);
+                let is_good = found.is_some_and(|it| state.may_be(it));
+                assert!(is_good, "sector {sector} has {found:?} of {state:?} below");
+            }
+        }
     }
 
     /// Compares the disk below, which has everything.
