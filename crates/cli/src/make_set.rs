@@ -178,7 +178,8 @@ fn make_all(
         disk.allocate().map_err(|source| Failure::no_space(path, source))?;
     }
     making.go_on(Stage::Writing)?;
-    let nvram_settings = nvram.as_ref().map(|(path, _)| NvramSettings { path: real_place(path) });
+    let nvram_settings =
+        nvram.as_ref().map(|(path, _)| NvramSettings { path: real_place(path), health: None });
     let made = reactor::block_on(|runtime| async move {
         let options = (&options, log_size, design);
         make_on(arguments, (disks, spares, nvram), paths, options, &runtime).await

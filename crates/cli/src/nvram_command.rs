@@ -139,11 +139,19 @@ fn change(
     with_front(volume, Access::ReadWrite, work)
 }
 
+/// State of the NVRAM of a volume without a server.
+pub(crate) fn at_rest(volume: &Volume) -> Result<Status, Failure> {
+    with_front(volume, Access::ReadOnly, async |front| {
+        front.read_health().await;
+        Ok(Status::of(front))
+    })
+}
+
 /// Prints the state. The failure determines the exit code.
 fn show(volume: &Volume, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
     let status = match order::told(volume, "nvram") {
         Some(status) => status,
-        None => with_front(volume, Access::ReadOnly, async |front| Ok(Status::of(front)))?,
+        None => at_rest(volume)?,
     };
     let text = if json {
         serde_json::to_string_pretty(&status).expect("all keys are names") + "\n"

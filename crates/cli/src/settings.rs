@@ -184,7 +184,9 @@ mod tests {
         for &design in DESIGNS.all() {
             for log_size in [None, Some(12 << 20)] {
                 for raid in [None, Some(a_set())] {
-                    let nvram = raid.as_ref().map(|_| NvramSettings { path: "/mnt/n0".into() });
+                    let health = log_size.map(|_| "/sys/battery".into());
+                    let path = "/mnt/n0".into();
+                    let nvram = raid.as_ref().map(|_| NvramSettings { path, health });
                     let settings = Settings { log_size, raid, nvram, ..Settings::of(design) };
                     assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
                 }

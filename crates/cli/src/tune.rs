@@ -46,13 +46,15 @@ Examples:
   duramen tune data --label archive
   duramen tune data --reserve 5
   duramen tune data --nvram /mnt/pmem/n0
+  duramen tune data --nvram-health /run/battery
   duramen tune data --no-nvram
   duramen tune disk.img --label archive"
     )
 }
 
 /// The options that change something: at least one must be given.
-const CHANGES: [&str; 5] = ["policy", "label", "reserve", "nvram", "no_nvram"];
+const CHANGES: [&str; 7] =
+    ["policy", "label", "reserve", "nvram", "no_nvram", "nvram_health", "no_nvram_health"];
 
 /// The arguments of `duramen tune`.
 #[derive(Args, Debug)]
@@ -75,6 +77,12 @@ pub(crate) struct TuneArguments {
     /// Write everything to the disks and stop using the NVRAM for good
     #[arg(long)]
     pub(crate) no_nvram: bool,
+    /// Read from this file, once a second, whether the NVRAM's battery is 'ok' or 'low'
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["no_nvram_health", "no_nvram"])]
+    pub(crate) nvram_health: Option<PathBuf>,
+    /// Trust the NVRAM's battery
+    #[arg(long, conflicts_with = "no_nvram")]
+    pub(crate) no_nvram_health: bool,
     /// Overwrite what the new NVRAM holds, or give up data that the old one has lost
     #[arg(long)]
     pub(crate) force: bool,
@@ -149,13 +157,11 @@ async fn change_nvram(
     let path = volume.path.display();
     if let Some(place) = &arguments.nvram {
         let making = Making::default();
-        let disk = open_nvram(place, NVRAM_SIZE, arguments.force, &making)?;
-        disk.allocate().map_err(|source| Failure::no_space(place, source))?;
-        put_in_front(&volume.path, (place, disk), &open.set, runtime).await?;
-        let nvram = Some(NvramSettings { path: real_place(place) });
-        write_settings(folder, &Settings { nvram, ..Volume::find(folder)?.settings })?;
+        let given = give_nvram(volume, (arguments, place), (&open.set, folder), &making, runtime);
+        given.await.inspect_err(|_| making.take_away(&[]))?;
         writeln!(output, "{path} has the NVRAM {}", place.display())?;
     }
+    change_health(folder, arguments, output)?;
     if arguments.no_nvram {
         let failed = |source| Failure::Device { path: volume.path.clone(), source };
         if let Some(nvram) = open.front.as_ref().and_then(|front| front.nvram().cloned()) {
@@ -173,6 +179,55 @@ async fn change_nvram(
         write_settings(folder, &Settings { nvram: None, ..Volume::find(folder)?.settings })?;
         open.set.stand_behind(None).await.map_err(failed)?;
         writeln!(output, "{path} has no NVRAM")?;
+    }
+    Ok(())
+}
+
+/// Makes an NVRAM and gives it to the set.
+///
+/// # Errors
+/// [`Failure`]; then the set has none.
+async fn give_nvram(
+    volume: &Volume,
+    (arguments, place): (&TuneArguments, &Path),
+    (set, folder): (&raid::Set, &Path),
+    making: &Making,
+    runtime: &Runtime,
+) -> Result<(), Failure> {
+    let disk = open_nvram(place, NVRAM_SIZE, arguments.force, making)?;
+    disk.allocate().map_err(|source| Failure::no_space(place, source))?;
+    let mut given = put_in_front(&volume.path, (place, disk), set, runtime).await;
+    if given.is_ok() {
+        let nvram = Some(NvramSettings { path: real_place(place), health: None });
+        let settings = Volume::find(folder).map(|found| found.settings);
+        given = settings.and_then(|now| write_settings(folder, &Settings { nvram, ..now }));
+    }
+    if given.is_err() {
+        // A set that names an NVRAM which is not there would be served all the same.
+        let _ = set.stand_behind(None).await;
+    }
+    given
+}
+
+/// Changes where the health of the NVRAM is read.
+fn change_health(
+    folder: &Path,
+    arguments: &TuneArguments,
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    let health = arguments.nvram_health.as_deref().map(real_place);
+    if health.is_none() && !arguments.no_nvram_health {
+        return Ok(());
+    }
+    let now = Volume::find(folder)?.settings;
+    let nvram = now.nvram.map(|nvram| NvramSettings { health: health.clone(), ..nvram });
+    write_settings(folder, &Settings { nvram, ..now })?;
+    let path = folder.display();
+    match health {
+        Some(health) => {
+            writeln!(output, "{path} reads the health of its NVRAM from {}", health.display())?;
+        }
+        None => writeln!(output, "{path} trusts the battery of its NVRAM")?,
     }
     Ok(())
 }
@@ -195,7 +250,8 @@ fn refuse_impossible(
         let sentence = "a label has at most 31 letters, digits, '-' and '_'".to_owned();
         return Err(Failure::Usage(sentence));
     }
-    let names_nvram = arguments.nvram.is_some() || arguments.no_nvram;
+    let names_health = arguments.nvram_health.is_some() || arguments.no_nvram_health;
+    let names_nvram = arguments.nvram.is_some() || arguments.no_nvram || names_health;
     if names_nvram && volume.settings.raid.is_none() {
         let sentence = format!(
             "{path} does not stand on a set of disks, and an NVRAM stands in front of one: make a \
@@ -204,7 +260,11 @@ fn refuse_impossible(
         return Err(Failure::Usage(sentence));
     }
     let has_one = volume.settings.nvram.is_some();
-    if arguments.nvram.is_some() && has_one || arguments.no_nvram && !has_one {
+    let will_have_one = has_one || arguments.nvram.is_some();
+    if arguments.nvram.is_some() && has_one
+        || arguments.no_nvram && !has_one
+        || names_health && !will_have_one
+    {
         let what = if has_one { "has an NVRAM already" } else { "has no NVRAM" };
         return Err(Failure::Usage(format!("{path} {what}")));
     }

@@ -79,6 +79,7 @@ impl Cache {
         durability: Durability,
     ) -> Result<(), IoError> {
         let done = self.below.write(offset, data, durability).await;
+        self.counts.borrow_mut().passes += 1;
         if done.is_ok() && durability == Durability::Plain {
             self.has_passed();
         }

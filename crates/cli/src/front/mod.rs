@@ -7,10 +7,11 @@
 //! A set that needs nothing of a missing NVRAM is opened without it, and its labels say so: what
 //! the NVRAM holds is void from then on.
 
+mod health;
 mod orders;
 mod status;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -18,6 +19,7 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile, OpenError};
 use block::scratch::ScratchDevice;
 use futures::FutureExt;
+use nvram::health::{Health, Monitor};
 use nvram::pairing::{Meeting, Pairing, Record, Unpaired};
 use nvram::{Nvram, Recovered};
 use raid::Set;
@@ -29,6 +31,7 @@ use crate::failure::Failure;
 use crate::size::show_size;
 use crate::volume::Volume;
 use crate::words;
+use health::HealthFile;
 pub(crate) use orders::{act, go_up, watch};
 pub(crate) use status::Status;
 
@@ -39,6 +42,13 @@ const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 pub(crate) struct Front {
     /// Its last known path.
     path: Option<PathBuf>,
+    /// Whether what it holds outlives the power, if that is known.
+    survives_power: Option<bool>,
+    /// The file that says how its battery is, if there is one.
+    health: Option<PathBuf>,
+    /// What that said to a reader.
+    reading: RefCell<Option<Health>>,
+    runtime: Runtime,
     presence: Presence,
     /// Whether it is being destaged.
     is_busy: Cell<bool>,
@@ -59,6 +69,7 @@ enum Presence {
 /// The NVRAM that a set needs, judged before the set is opened.
 pub(crate) struct Candidate {
     path: Option<PathBuf>,
+    health: Option<PathBuf>,
     /// Its device, or the reason why the set may be opened without it.
     memory: Result<Rc<dyn BlockDevice>, String>,
 }
@@ -112,6 +123,7 @@ impl Candidate {
         device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
     ) -> Result<Option<Self>, Failure> {
         let path = volume.settings.nvram.as_ref().map(|nvram| nvram.path.clone());
+        let health = volume.settings.nvram.as_ref().and_then(|nvram| nvram.health.clone());
         let Some(known) = label.and_then(|label| label.nvram) else {
             return match path {
                 Some(_) if label.is_some() => Err(Failure::Settings {
@@ -128,7 +140,7 @@ impl Candidate {
         let without = |why: String| {
             let alone = pairing.alone(accepts_loss(volume));
             alone.map_err(|missing| refusal(&volume.path, path.as_deref(), missing))?;
-            Ok(Some(Self { path: path.clone(), memory: Err(why) }))
+            Ok(Some(Self { path: path.clone(), health: health.clone(), memory: Err(why) }))
         };
         if volume.is_nvram_given_up {
             return without("what it alone had is given up".to_owned());
@@ -148,8 +160,10 @@ impl Candidate {
         let memory = device(disk);
         match nvram::look(&memory).await.and_then(|label| Ok(pairing.meet(&label)?)) {
             // A reader has no use for an empty one.
-            Ok(Meeting::Void) if access != Access::ReadWrite => without(String::new()),
-            Ok(_) => Ok(Some(Self { path, memory: Ok(memory) })),
+            Ok(Meeting::Void) if access != Access::ReadWrite => {
+                without("the volume was used without it since".to_owned())
+            }
+            Ok(_) => Ok(Some(Self { path, health, memory: Ok(memory) })),
             Err(error)
                 if !volume.is_loss_accepted && (pairing.is_dirty || is_of_later_start(&error)) =>
             {
@@ -170,7 +184,7 @@ impl Candidate {
         access: Access,
         runtime: &Runtime,
     ) -> Result<Option<Front>, Failure> {
-        let Self { path, memory } = self;
+        let Self { path, health, memory } = self;
         let Some(pairing) = set.label().nvram.map(|known| pairing_of(&known)) else {
             return Ok(None); // the label that holds is older, and was never acknowledged under
         };
@@ -187,7 +201,16 @@ impl Candidate {
             Err(_) => Err(Unpaired::Missing.into()),
         };
         let presence = match opened {
-            Ok((nvram, recovered)) => Presence::Here(Rc::new(nvram), recovered),
+            Ok((nvram, recovered)) => {
+                let nvram = Rc::new(nvram);
+                if let Some(source) = health.clone().filter(|_| is_written) {
+                    let mut monitor = Monitor::new(Rc::new(HealthFile(source)), runtime.clone());
+                    // Before anything is written.
+                    nvram.heed(monitor.next().await);
+                    monitor.watch(&nvram);
+                }
+                Presence::Here(nvram, recovered)
+            }
             // It is not there, or can be read and not written.
             Err(error) => {
                 let Ok(alone) = pairing.alone(accepts_loss(volume)) else {
@@ -201,7 +224,9 @@ impl Candidate {
                 Presence::Absent { why, is_missed: pairing.is_dirty }
             }
         };
-        Ok(Some(Front { path, presence, is_busy: Cell::new(false) }))
+        let survives_power = path.as_deref().and_then(survives_power);
+        let (reading, is_busy, runtime) = (RefCell::default(), Cell::new(false), runtime.clone());
+        Ok(Some(Front { path, survives_power, health, reading, runtime, presence, is_busy }))
     }
 }
 
@@ -215,6 +240,15 @@ impl Front {
         match &self.presence {
             Presence::Here(nvram, _) => Some(nvram),
             Presence::Absent { .. } => None,
+        }
+    }
+
+    /// Reads how its battery is, for a command that only shows that.
+    pub(crate) async fn read_health(&self) {
+        if let Some(path) = self.health.clone() {
+            let mut monitor = Monitor::new(Rc::new(HealthFile(path)), self.runtime.clone());
+            let reading = monitor.next().await;
+            *self.reading.borrow_mut() = Some(reading);
         }
     }
 
@@ -251,10 +285,11 @@ impl Front {
             }
         };
         let status = Status::of(self);
-        let state = if status.is_up() { "" } else { ", down: writes go to the disks" };
+        let state = if status.is_up() { String::new() } else { format!(", {}", status.change()) };
         words::say(format_args!(
-            "{volume}: NVRAM{shown}: {} dirty, battery unknown{state}",
-            show_size(status.dirty_bytes)
+            "{volume}: NVRAM{shown}: {} dirty, battery {}{state}",
+            show_size(status.dirty_bytes),
+            status.battery
         ));
         if recovered.rotten > 0 {
             words::say(format_args!(

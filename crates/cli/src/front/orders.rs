@@ -12,8 +12,8 @@ use server::control::{Act, End, Job, Jobs, Refused};
 use super::{Front, Status};
 use crate::words;
 
-/// Interval at which a failure is looked for.
-const WATCH: Duration = Duration::from_secs(1);
+/// Interval at which a change of the state is looked for.
+const WATCH: Duration = Duration::from_millis(250);
 /// Interval at which a job looks how much is still dirty.
 const LOOK: Duration = Duration::from_millis(50);
 /// Time for which calls may go on beside a job: then they wait for its end.
@@ -39,22 +39,25 @@ pub(crate) fn act(front: Option<Rc<Front>>, jobs: Jobs, runtime: &Runtime) -> Ac
     })
 }
 
-/// Says how the NVRAM stands, and from then on when it fails.
+/// Says how the NVRAM stands, and from then on each change of that.
 pub(crate) fn watch(front: &Rc<Front>, volume: &Path, runtime: &Runtime) {
     front.announce(volume);
     if front.nvram().is_none() {
         return;
     }
-    let volume = volume.to_owned();
+    let (volume, last) = (volume.to_owned(), Status::of(front));
     let (front, clock) = (Rc::downgrade(front), runtime.clock.clone());
     runtime.tasks.spawn(Box::pin(async move {
+        let mut last = last;
         loop {
             clock.sleep(WATCH).await;
             let Some(front) = front.upgrade() else { return };
-            if let Some(error) = Status::of(&front).error {
+            let status = Status::of(&front);
+            if !status.is_like(&last) {
                 let (volume, shown) = (volume.display(), front.shown());
-                return words::say(format_args!("{volume}: NVRAM{shown}: {error}"));
+                words::say(format_args!("{volume}: NVRAM{shown}: {}", status.change()));
             }
+            last = status;
         }
     }));
 }
@@ -63,6 +66,9 @@ pub(crate) fn watch(front: &Rc<Front>, volume: &Path, runtime: &Runtime) {
 pub(crate) async fn go_up(front: &Front) -> Result<(), Refused> {
     let refused = |why: String| Refused::Conflict(why);
     let nvram = front.nvram().ok_or_else(|| refused(absence_of(front)))?;
+    if let Some(error) = Status::of(front).error {
+        return Err(refused(error));
+    }
     if !nvram.status().is_down {
         return Err(refused("its NVRAM is up already".to_owned()));
     }
@@ -118,7 +124,6 @@ async fn destage(front: &Front, job: &Job, runtime: &Runtime) -> End {
     match nvram.settle(true).await {
         Ok(()) => {
             job.advance(total, total);
-            words::say(format_args!("NVRAM{}: down: writes go to the disks", front.shown()));
             End::Done
         }
         Err(error) => {

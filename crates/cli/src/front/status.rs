@@ -1,12 +1,13 @@
 //! State of an NVRAM, as `duramen nvram status` prints it, and as `nvram` in `duramen info`.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::path::PathBuf;
 
+use nvram::health::Health;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Front, survives_power};
+use super::Front;
 use crate::size::show_size;
 
 /// State of an NVRAM. The names are those of the JSON object.
@@ -17,7 +18,7 @@ pub(crate) struct Status {
     pub(super) error: Option<String>,
     kind: Kind,
     pub(super) survives_power: Option<bool>,
-    battery: Battery,
+    pub(super) battery: Battery,
     size_bytes: u64,
     paths: Vec<PathBuf>,
     pub(super) dirty_bytes: u64,
@@ -39,7 +40,8 @@ enum State {
     Up,
     /// Writes go to the disks.
     Down,
-    /// The NVRAM has failed, and writes go to the disks; or nothing is acknowledged any more.
+    /// The NVRAM or its battery has failed, and writes go to the disks; or nothing is acknowledged
+    /// any more.
     Error,
 }
 
@@ -49,16 +51,44 @@ enum Kind {
     File,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+/// What the host says of the battery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Battery {
+pub(super) enum Battery {
+    Ok,
+    Low,
     Unknown,
+}
+
+impl fmt::Display for Battery {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Ok => "ok",
+            Self::Low => "low",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// Why a battery is not trusted, if it is not.
+fn distrust(health: Option<&Health>, front: &Front) -> Option<String> {
+    let path = front.health.as_ref().map_or_else(String::new, |path| path.display().to_string());
+    match health? {
+        Health::Good => None,
+        Health::Low => Some("the battery is low, so writes go to the disks".to_owned()),
+        Health::Bad(why) => Some(format!(
+            "nothing is known of the battery, so writes go to the disks: {path}: {why}"
+        )),
+    }
 }
 
 impl Status {
     /// State of an open one.
     pub(crate) fn of(front: &Front) -> Self {
         let status = front.nvram().map(|nvram| nvram.status());
+        let read = front.reading.borrow().clone();
+        let health = status.as_ref().and_then(|status| status.health.clone()).or(read);
+        let distrust = distrust(health.as_ref(), front).filter(|_| status.is_some());
         let (state, error) = match &status {
             Some(status) if status.has_failed => {
                 (State::Error, Some("it or the disks have failed".to_owned()))
@@ -67,6 +97,7 @@ impl Status {
                 let why = "it cannot be written; the disks have everything, and writes go there";
                 (State::Error, Some(why.to_owned()))
             }
+            Some(_) if distrust.is_some() => (State::Error, distrust),
             Some(status) if !status.is_down => (State::Up, None),
             _ => (State::Down, front.absence().map(str::to_owned)),
         };
@@ -76,8 +107,12 @@ impl Status {
             state,
             error,
             kind: Kind::File,
-            survives_power: front.path.as_deref().and_then(survives_power),
-            battery: Battery::Unknown,
+            survives_power: front.survives_power,
+            battery: match health {
+                Some(Health::Good) => Battery::Ok,
+                Some(Health::Low) => Battery::Low,
+                Some(Health::Bad(_)) | None => Battery::Unknown,
+            },
             size_bytes: status.size_bytes,
             paths: front.path.iter().cloned().collect(),
             dirty_bytes: status.dirty_bytes,
@@ -95,6 +130,21 @@ impl Status {
     /// Whether writes are durable in the NVRAM.
     pub(crate) fn is_up(&self) -> bool {
         self.state == State::Up
+    }
+
+    /// Whether nothing has changed of which the log tells.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let told = |it: &Self| (it.state, it.error.clone(), it.battery);
+        told(self) == told(other)
+    }
+
+    /// What the log tells of a change to this state.
+    pub(super) fn change(&self) -> String {
+        match (self.state, &self.error) {
+            (State::Up, _) => format!("up, battery {}", self.battery),
+            (State::Down, _) => "down: writes go to the disks".to_owned(),
+            (State::Error, error) => error.clone().unwrap_or_default(),
+        }
     }
 
     /// Summary in one line.
@@ -131,7 +181,7 @@ impl Status {
             None => "unknown",
         };
         line("survives power", survives.to_owned());
-        line("battery", "unknown".to_owned());
+        line("battery", self.battery.to_string());
         let counts = [
             (self.dirty_hits, "writes to dirty blocks"),
             (self.clean_hits, "to clean blocks"),

@@ -78,7 +78,11 @@ impl Info {
     pub(super) fn look(volume: &Volume) -> Result<Self, Failure> {
         let look = |access| {
             look(volume, access, async |stack| {
-                let nvram = stack.front().map(|front| front::Status::of(&front));
+                let front = stack.front();
+                if let Some(front) = &front {
+                    front.read_health().await;
+                }
+                let nvram = front.map(|front| front::Status::of(&front));
                 Ok((log::look_in_set(volume, stack).await?, nvram))
             })
         };

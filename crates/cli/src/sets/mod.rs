@@ -287,7 +287,7 @@ fn tell(path: &Path, json: bool, output: &mut dyn Write) -> Result<(), Failure> 
     let volume = volume_of(path).map_err(unknown)?;
     let status = match order::told(&volume, "raid") {
         Some(status) => status,
-        None => Status::look(&volume).map_err(unknown)?,
+        None => Status::look(&volume).map_err(unknown)?.with_nvram_of(&volume),
     };
     let text = if json { to_json(&status) } else { status.describe() };
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(Failure::from) {

@@ -515,7 +515,7 @@ impl Orders {
 
     /// Starts a scrub of the whole set as a background job, and returns the job's number.
     fn begin_scrub(&self) -> Result<u64, Refused> {
-        if self.open.set.layout().level == Level::Striped {
+        if self.open.set.layout().level == Level::Striped && self.lost_in_front().is_none() {
             return Err(unscrubbed(ScrubError::Striped));
         }
         if self.is_scrubbing.replace(true) {
@@ -569,8 +569,24 @@ impl Orders {
             let scrub = Scrub { done_bytes, total_bytes, mended, lost, unread_bytes };
             *kept.borrow_mut() = Some(scrub);
         };
-        self.open.set.scrub(tell).await?;
-        Ok(self.open.scrub.borrow().clone().unwrap_or_default())
+        let scrubbed = self.open.set.scrub(tell).await;
+        let lost = self.lost_in_front();
+        let mut scrub = match scrubbed {
+            Ok(_) => self.open.scrub.borrow().clone().unwrap_or_default(),
+            // Such a set has nothing to compare, but its NVRAM knows what it has lost.
+            Err(ScrubError::Striped) if lost.is_some() => Scrub::default(),
+            Err(error) => return Err(error),
+        };
+        scrub.lost.extend(lost.into_iter().flatten());
+        *self.open.scrub.borrow_mut() = Some(scrub.clone());
+        Ok(scrub)
+    }
+
+    /// Data that the NVRAM in front of the set has lost, if there is an NVRAM.
+    fn lost_in_front(&self) -> Option<Vec<Lost>> {
+        let nvram = self.open.front.as_ref()?.nvram()?;
+        let lost = nvram.lost().into_iter();
+        Some(lost.map(|range| Lost::somewhere(range.start, range.end - range.start)).collect())
     }
 
     /// Adds the files with lost data to a scrub. Clients are served while the files are searched.

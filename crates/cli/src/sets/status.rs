@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error_counts::{self, ByMember, ErrorCounts};
 use crate::failure::Failure;
+use crate::front;
 use crate::members::{Member, absent, find_members, find_spares};
 use crate::membership::word_for;
+use crate::nvram_command;
 use crate::set_state;
 use crate::size::show_size;
 use crate::stack::{OpenSet, Scrub};
@@ -38,6 +40,9 @@ pub(crate) struct Status {
     paused: bool,
     pub(super) scrub: Option<Scrub>,
     io: Io,
+    /// The NVRAM in front of the set.
+    #[serde(default)]
+    nvram: Option<front::Status>,
     /// Errors of the members, over all starts.
     errors: Option<ErrorCounts>,
     losses: Option<Losses>,
@@ -167,8 +172,15 @@ impl Status {
             State::Clean if is_incomplete => State::Incomplete,
             state => state,
         };
-        let status = Self { state, paused, scrub, losses, spares, absent, ..status };
+        let nvram = open.front.as_deref().map(front::Status::of);
+        let status = Self { state, paused, scrub, losses, spares, absent, nvram, ..status };
         status.with_errors(&label, &counts)
+    }
+
+    /// Adds the NVRAM of a set without a server, if it can be read.
+    pub(super) fn with_nvram_of(self, volume: &Volume) -> Self {
+        let nvram = volume.settings.nvram.as_ref().map(|_| nvram_command::at_rest(volume));
+        Self { nvram: nvram.and_then(Result::ok), ..self }
     }
 
     /// Adds the error counts of the members.
@@ -306,6 +318,7 @@ impl Status {
             paused: false,
             scrub: None,
             io: Io { reads, writes, log_writes, full_stripes, partial_stripes },
+            nvram: None,
             errors: None,
             losses: None,
         }
@@ -372,6 +385,9 @@ impl Status {
         if let Some(Rebuild { slot, done_bytes, total_bytes }) = self.rebuild {
             let (done, total) = (show_size(done_bytes), show_size(total_bytes));
             line("rebuild", format!("of slot {slot}: {done} of {total}"));
+        }
+        if let Some(nvram) = &self.nvram {
+            line("nvram", nvram.summary());
         }
         if self.paused {
             line("paused", "'duramen raid resume' has rebuilds and scrubs go on".to_owned());

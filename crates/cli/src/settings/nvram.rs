@@ -13,4 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct NvramSettings {
     /// File or device.
     pub path: PathBuf,
+    /// File or device that says how its battery is: `ok` or `low`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<PathBuf>,
 }

@@ -16,6 +16,7 @@ mod lost_starts;
 mod mkfs;
 mod modes;
 mod nvram;
+mod nvram_health;
 mod partitions;
 mod repair;
 mod repeated;

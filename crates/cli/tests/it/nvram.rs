@@ -16,18 +16,18 @@ const DESIGNS: [&[&str]; 4] = [
     &["--engine", "shadow"],
 ];
 
-struct Place {
-    folder: Folder,
-    volume: PathBuf,
-    nvram: PathBuf,
+pub(crate) struct Place {
+    pub(crate) folder: Folder,
+    pub(crate) volume: PathBuf,
+    pub(crate) nvram: PathBuf,
 }
 
-fn text(path: &std::path::Path) -> &str {
+pub(crate) fn text(path: &std::path::Path) -> &str {
     path.to_str().expect("a name of ours")
 }
 
 impl Place {
-    fn made(words: &[&str]) -> Self {
+    pub(crate) fn made(words: &[&str]) -> Self {
         let folder = Folder::new();
         let (volume, nvram) = (folder.path("data"), folder.path("n0"));
         let place = Self { folder, volume, nvram };
@@ -37,27 +37,27 @@ impl Place {
         place
     }
 
-    fn nvram(&self, order: &str) -> Run {
+    pub(crate) fn nvram(&self, order: &str) -> Run {
         duramen(&["nvram", order, text(&self.volume)])
     }
 
-    fn status(&self) -> Value {
+    pub(crate) fn status(&self) -> Value {
         let run = duramen(&["nvram", "status", text(&self.volume), "--json"]);
         serde_json::from_str(&run.output).expect("one object")
     }
 
     /// What a start recovers is there.
-    fn recovers(&self, name: &str, data: &[u8]) {
+    pub(crate) fn recovers(&self, name: &str, data: &[u8]) {
         assert!(self.serve().stop().success());
         self.has(name, data);
     }
 
-    fn has(&self, name: &str, data: &[u8]) {
+    pub(crate) fn has(&self, name: &str, data: &[u8]) {
         let told = duramen(&["cat", text(&self.volume), name]).good();
         assert!(told.as_bytes() == data, "{name} has {} bytes", told.len());
     }
 
-    fn serve(&self) -> Serving {
+    pub(crate) fn serve(&self) -> Serving {
         Serving::start(&[&self.volume], &[])
     }
 
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-fn letters(seed: u8) -> Vec<u8> {
+pub(crate) fn letters(seed: u8) -> Vec<u8> {
     (0..40_000_u32).map(|at| b'a' + ((at + u32::from(seed)) % 26) as u8).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use super::mounted;
 use super::report::Report;
-use super::{Plan, Site, exactly_once, full_host, raid, snapshots, zeros};
+use super::{Plan, Site, exactly_once, full_host, nvram, raid, snapshots, zeros};
 use crate::guest;
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result};
@@ -54,6 +54,7 @@ const APART: &[Apart] = &[
     Apart { name: full_host::NAME, test: full_host::test },
     Apart { name: raid::NAME, test: raid::test },
     Apart { name: raid::MIRROR_NAME, test: raid::test_mirror },
+    Apart { name: nvram::NAME, test: nvram::test },
     Apart { name: snapshots::NAME, test: snapshots::test },
 ];
 

@@ -138,6 +138,17 @@ impl Server {
         command::capture(&mut self.about("raid", word, more))
     }
 
+    /// Runs `duramen nvram` with a command for the volume.
+    pub(crate) fn nvram(&self, word: &str) -> Result<()> {
+        command::capture(&mut self.about("nvram", word, &[])).map(drop)
+    }
+
+    /// Changes the volume with `duramen tune`. No server may be running on it.
+    pub(crate) fn tune(&self, words: &[&str]) -> Result<()> {
+        let mut tune = Command::new(&self.told.binary);
+        command::capture(tune.arg("tune").arg(&self.told.volume).args(words)).map(drop)
+    }
+
     /// Runs `duramen snapshot` with a command for the volume; returns its output.
     pub(crate) fn snapshot(&self, word: &str, more: &[&str]) -> Result<String> {
         command::capture(&mut self.about("snapshot", word, more))

@@ -1,0 +1,37 @@
+//! The file that says how an NVRAM's battery is.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use futures::FutureExt;
+use futures::channel::oneshot;
+use futures::future::LocalBoxFuture;
+use nvram::health::{Health, HealthSource, MAX_BYTES};
+
+/// Reads the file on a thread of its own for each reading: a driver may hang. The process ends
+/// without such a thread.
+pub(super) struct HealthFile(pub(super) PathBuf);
+
+impl HealthSource for HealthFile {
+    fn read(&self) -> LocalBoxFuture<'static, Health> {
+        let path = self.0.clone();
+        let (answer, answered) = oneshot::channel();
+        let work = move || drop(answer.send(read(&path))); // the caller may be gone
+        let started = thread::Builder::new().name("nvram-health".to_owned()).spawn(work);
+        async move {
+            match started {
+                Ok(_) => answered.await.unwrap_or_else(|_| Health::Bad("unreadable".to_owned())),
+                Err(error) => Health::Bad(error.to_string()),
+            }
+        }
+        .boxed_local()
+    }
+}
+
+fn read(path: &Path) -> Health {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
+    read.map_or_else(|error| Health::Bad(error.to_string()), |_| Health::parse(&bytes))
+}
