@@ -42,7 +42,7 @@ use server::reactor::elsewhere;
 /// sector sizes.
 const LARGEST_SECTOR: u64 = 4096;
 /// Bytes of an NVRAM's file that is created.
-pub(crate) const NVRAM_SIZE: u64 = 24 << 20;
+const NVRAM_SIZE: u64 = 24 << 20;
 /// Minimum bytes of a member for each byte of its log, where the default log is too large for it.
 const LOG_SHARE: u64 = 16;
 
@@ -68,7 +68,7 @@ pub(crate) fn make(
     design: &'static Design,
 ) -> Result<Made, Failure> {
     let folder = &arguments.volume;
-    arguments.check_log_size(design)?;
+    arguments.check_log(design)?;
     check(arguments, level, paths)?;
     let names = [SETTINGS_NAME, set_state::STATE_NAME, set_state::NEW_STATE_NAME];
     let inside = names.map(|name| folder.join(name));
@@ -147,11 +147,6 @@ fn make_all(
     for path in paths {
         disks.push(open_member(arguments, path, making)?);
     }
-    let nvram = arguments.nvram.as_ref().map(|path| {
-        let size = arguments.upper.unwrap_or(NVRAM_SIZE);
-        open_nvram(path, size, arguments.force, making).map(|disk| (path.clone(), disk))
-    });
-    let nvram = nvram.transpose()?;
     for path in &arguments.spare {
         spares.push(open_member(arguments, path, making)?);
     }
@@ -167,6 +162,12 @@ fn make_all(
     let unit = arguments.stripe_unit.unwrap_or(usual.unit);
     let options = MakeOptions { unit, log: usual.log.min(least / LOG_SHARE), ..usual };
     let log_size = check_disks((arguments, design), &options, (paths, &disks), &spares)?;
+    let nvram = arguments.nvram.as_ref().map(|path| {
+        let size =
+            NvramSize { asked: arguments.upper, pinned: log_size * u64::from(arguments.pin_log) };
+        open_nvram(path, size, arguments.force, making).map(|disk| (path.clone(), disk))
+    });
+    let nvram = nvram.transpose()?;
     set_state::probe(folder)?;
     if !arguments.sparse {
         let all = disks.iter().zip(paths).chain(spares.iter().zip(&arguments.spare));
@@ -178,8 +179,11 @@ fn make_all(
         disk.allocate().map_err(|source| Failure::no_space(path, source))?;
     }
     making.go_on(Stage::Writing)?;
-    let nvram_settings =
-        nvram.as_ref().map(|(path, _)| NvramSettings { path: real_place(path), health: None });
+    let nvram_settings = nvram.as_ref().map(|(path, _)| NvramSettings {
+        path: real_place(path),
+        health: None,
+        pin_log: arguments.pin_log,
+    });
     let made = reactor::block_on(|runtime| async move {
         let options = (&options, log_size, design);
         make_on(arguments, (disks, spares, nvram), paths, options, &runtime).await
@@ -266,13 +270,29 @@ fn open_member(
     Ok(disk)
 }
 
-/// Opens or creates a file or device that becomes an NVRAM; `size` is that of a new file.
+/// The size of an NVRAM.
+pub(crate) struct NvramSize {
+    /// That of a new file, as a user asked for it.
+    pub(crate) asked: Option<u64>,
+    /// Bytes of a log that is to stay in it.
+    pub(crate) pinned: u64,
+}
+
+impl NvramSize {
+    /// The least that is enough for the log, in whole MiB.
+    fn least(&self) -> u64 {
+        let needed = |pinned| nvram::size_to_pin(&(0..pinned)).next_multiple_of(1 << 20);
+        if self.pinned == 0 { 0 } else { needed(self.pinned) }
+    }
+}
+
+/// Opens or creates a file or device that becomes an NVRAM.
 ///
 /// # Errors
 /// [`Failure`] if there is something else on it, or it is too small.
 pub(crate) fn open_nvram(
     path: &Path,
-    size: u64,
+    size: NvramSize,
     is_forced: bool,
     making: &Making,
 ) -> Result<DiskFile, Failure> {
@@ -283,15 +303,22 @@ pub(crate) fn open_nvram(
         }
         disk
     } else {
-        create_disk(path, size, making)?
+        create_disk(path, size.asked.unwrap_or(NVRAM_SIZE.max(size.least())), making)?
     };
     if u64::from(disk.geometry().logical_sector_size) > nvram::format::SECTOR {
         let path = path.display();
         return Err(Failure::Usage(format!("{path} has sectors of more than 512 bytes")));
     }
-    if nvram::format::Layout::of(disk.geometry().size).is_none() {
-        let (path, size) = (path.display(), show_size(disk.geometry().size));
-        return Err(Failure::Usage(format!("{path} has {size}, which is too little for an NVRAM")));
+    let (shown, has) = (path.display(), disk.geometry().size);
+    if nvram::format::Layout::of(has).is_none() {
+        let has = show_size(has);
+        return Err(Failure::Usage(format!("{shown} has {has}, which is too little for an NVRAM")));
+    }
+    if has < size.least() {
+        let [has, log, least] = [has, size.pinned, size.least()].map(show_size);
+        return Err(Failure::Usage(format!(
+            "{shown} has {has}, and a log of {log} that stays in the NVRAM takes {least}"
+        )));
     }
     Ok(disk)
 }

@@ -209,7 +209,7 @@ fn make_in_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static De
     let folder = &arguments.volume;
     let disk = folder.join(DISK_NAME);
     let design = arguments.design()?;
-    arguments.check_log_size(design)?;
+    arguments.check_log(design)?;
     let is_of_set = folder.join(STATE_NAME).exists() || names_a_set(folder);
     if is_of_set && !arguments.force {
         let what = "a volume on a set of disks".to_owned();

@@ -74,6 +74,10 @@ pub(crate) struct MkfsArguments {
     /// Size of the NVRAM's file, if it is created [default: 24M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "nvram")]
     pub(crate) upper: Option<u64>,
+    /// Keep the log of policy 'log' in the NVRAM: it goes to the disks only when the NVRAM goes
+    /// down, and no call waits for a disk
+    #[arg(long, requires = "nvram")]
+    pub(crate) pin_log: bool,
     /// Do not preallocate the files of a RAID set: they grow as data is written
     #[arg(long, requires = "set", conflicts_with = "preallocate")]
     pub(crate) sparse: bool,
@@ -110,6 +114,7 @@ impl MkfsArguments {
             stripe_unit: None,
             nvram: None,
             upper: None,
+            pin_log: false,
             sparse: false,
             bare: false,
             preallocate: false,
@@ -117,13 +122,14 @@ impl MkfsArguments {
         }
     }
 
-    /// Refuses a log size for a design without a log, and a size too small for a log.
-    pub(crate) fn check_log_size(&self, design: &Design) -> Result<(), Failure> {
-        if self.log_size.is_some() && !design.has(DiskRole::Log) {
+    /// Refuses what concerns a log for a design without a log, and a size too small for a log.
+    pub(crate) fn check_log(&self, design: &Design) -> Result<(), Failure> {
+        let named = [("--log-size", self.log_size.is_some()), ("--pin-log", self.pin_log)];
+        if let Some((option, _)) = named.iter().find(|(_, is_named)| *is_named)
+            && !design.has(DiskRole::Log)
+        {
             let name = design.name();
-            return Err(Failure::Usage(format!(
-                "{name} has no log: --log-size says nothing of it"
-            )));
+            return Err(Failure::Usage(format!("{name} has no log: {option} says nothing of it")));
         }
         if self.log_size.is_some_and(|size| size < SMALLEST_LOG) {
             let least = show_size(SMALLEST_LOG);

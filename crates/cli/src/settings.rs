@@ -186,7 +186,8 @@ mod tests {
                 for raid in [None, Some(a_set())] {
                     let health = log_size.map(|_| "/sys/battery".into());
                     let path = "/mnt/n0".into();
-                    let nvram = raid.as_ref().map(|_| NvramSettings { path, health });
+                    let pin_log = health.is_none();
+                    let nvram = raid.as_ref().map(|_| NvramSettings { path, health, pin_log });
                     let settings = Settings { log_size, raid, nvram, ..Settings::of(design) };
                     assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
                 }

@@ -14,6 +14,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -24,6 +25,7 @@ use block::slice::split;
 use block::{BlockDevice, IoError, clear};
 use designs::{DiskRole, Found};
 use duramen_settings::RaidSettings;
+use nvram::PinsTooMuch;
 use raid::assembly::Witness;
 use raid::label::{Id, Label, Slot, Standing};
 use raid::{OpenOptions, READ_ERRORS_PER_HOUR, Set};
@@ -38,6 +40,7 @@ use crate::front::{Candidate, Front};
 use crate::losses::Loss;
 use crate::members::{Member, Story, absent, find_members, find_spares, real};
 use crate::set_state;
+use crate::size::show_size;
 use crate::volume::Volume;
 use crate::words;
 
@@ -249,12 +252,28 @@ impl Volume {
         let mut stack = Stack { disk: Rc::new(disk), log: None, intents: None, set };
         if self.design().has(DiskRole::Log) && !self.is_log_named {
             stack.log = Some(Rc::new(log));
+            self.pin_log(stack.front().as_deref(), end..size)?;
         } else if self.design().keeps_intents && access == Access::ReadWrite {
             stack.intents = Some(Rc::new(log));
         } else {
             self.told(log.close().await)?; // otherwise the set would never close
         }
         Ok(stack)
+    }
+
+    /// Keeps the log in the NVRAM, if the settings say so.
+    fn pin_log(&self, front: Option<&Front>, log: Range<u64>) -> Result<(), Failure> {
+        let is_wanted = self.settings.nvram.as_ref().is_some_and(|nvram| nvram.pin_log);
+        let nvram = front.and_then(Front::nvram).filter(|_| is_wanted);
+        let pinned = nvram.map_or(Ok(()), |nvram| nvram.pin(log));
+        pinned.map_err(|PinsTooMuch { needed }| Failure::Settings {
+            path: self.path.clone(),
+            why: format!(
+                "pin_log takes an NVRAM of {}, and this one is smaller",
+                show_size(needed)
+            ),
+            advice: "; without pin_log in volume.toml, the log goes to the disks".to_owned(),
+        })
     }
 
     /// Whether the volume's set lacks an in-sync member.

@@ -24,7 +24,7 @@ use crate::folder::real_place;
 use crate::found::found_on;
 use crate::intents::INTENTS_NAME;
 use crate::log::{self, LOG_NAME, log_size_for};
-use crate::make_set::{NVRAM_SIZE, open_nvram, put_in_front};
+use crate::make_set::{NvramSize, open_nvram, put_in_front};
 use crate::making::Making;
 use crate::mkfs::remove_log;
 use crate::redo_log::LogError;
@@ -74,6 +74,9 @@ pub(crate) struct TuneArguments {
     /// Put an NVRAM in front of a volume on a RAID set. A missing file is created, of 24 MiB
     #[arg(long, value_name = "PATH", conflicts_with = "no_nvram")]
     pub(crate) nvram: Option<PathBuf>,
+    /// Keep the log of policy 'log' in the new NVRAM: no call waits for a disk
+    #[arg(long, requires = "nvram")]
+    pub(crate) pin_log: bool,
     /// Write everything to the disks and stop using the NVRAM for good
     #[arg(long)]
     pub(crate) no_nvram: bool,
@@ -194,11 +197,17 @@ async fn give_nvram(
     making: &Making,
     runtime: &Runtime,
 ) -> Result<(), Failure> {
-    let disk = open_nvram(place, NVRAM_SIZE, arguments.force, making)?;
+    let log_size = volume.settings.log_size.unwrap_or_default();
+    let size = NvramSize { asked: None, pinned: log_size * u64::from(arguments.pin_log) };
+    let disk = open_nvram(place, size, arguments.force, making)?;
     disk.allocate().map_err(|source| Failure::no_space(place, source))?;
     let mut given = put_in_front(&volume.path, (place, disk), set, runtime).await;
     if given.is_ok() {
-        let nvram = Some(NvramSettings { path: real_place(place), health: None });
+        let nvram = Some(NvramSettings {
+            path: real_place(place),
+            health: None,
+            pin_log: arguments.pin_log,
+        });
         let settings = Volume::find(folder).map(|found| found.settings);
         given = settings.and_then(|now| write_settings(folder, &Settings { nvram, ..now }));
     }
@@ -258,6 +267,10 @@ fn refuse_impossible(
              new volume with 'duramen mkfs --nvram' and copy the files"
         );
         return Err(Failure::Usage(sentence));
+    }
+    if arguments.pin_log && !volume.design().has(DiskRole::Log) {
+        let name = volume.design().name();
+        return Err(Failure::Usage(format!("{name} has no log: --pin-log says nothing of it")));
     }
     let has_one = volume.settings.nvram.is_some();
     let will_have_one = has_one || arguments.nvram.is_some();

@@ -64,6 +64,12 @@ pub struct PinsTooMuch {
     pub needed: u64,
 }
 
+/// Bytes of an NVRAM that can pin a range of the volume.
+pub fn size_to_pin(range: &std::ops::Range<u64>) -> u64 {
+    let places = writing::places(range.start, range.end - range.start);
+    Layout::size_for(directory::buffers_for(places.end - places.start))
+}
+
 /// An NVRAM that is open: see the crate's page.
 pub struct Nvram {
     cache: Rc<Cache>,
@@ -129,11 +135,11 @@ impl Nvram {
     /// # Errors
     /// [`PinsTooMuch`] if too few buffers would be left. Then nothing is pinned.
     pub fn pin(&self, range: std::ops::Range<u64>) -> Result<(), PinsTooMuch> {
-        let places = writing::places(range.start, range.end - range.start);
-        let needed = directory::buffers_for(places.end - places.start);
-        if needed > self.cache.layout.buffers {
-            return Err(PinsTooMuch { needed: Layout::size_for(needed) });
+        let needed = size_to_pin(&range);
+        if needed > self.cache.layout.size {
+            return Err(PinsTooMuch { needed });
         }
+        let places = writing::places(range.start, range.end - range.start);
         self.cache.directory.borrow_mut().pin(places);
         Ok(())
     }

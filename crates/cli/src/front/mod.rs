@@ -17,6 +17,7 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile, OpenError};
+use block::mapped::MappedDevice;
 use block::scratch::ScratchDevice;
 use futures::FutureExt;
 use nvram::health::{Health, Monitor};
@@ -33,6 +34,7 @@ use crate::volume::Volume;
 use crate::words;
 use health::HealthFile;
 pub(crate) use orders::{act, go_up, watch};
+use status::Kind;
 pub(crate) use status::Status;
 
 /// Types of file systems in memory that does not outlive the power, as statfs(2) has them.
@@ -42,6 +44,7 @@ const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 pub(crate) struct Front {
     /// Its last known path.
     path: Option<PathBuf>,
+    kind: Kind,
     /// Whether what it holds outlives the power, if that is known.
     survives_power: Option<bool>,
     /// The file that says how its battery is, if there is one.
@@ -70,6 +73,7 @@ enum Presence {
 pub(crate) struct Candidate {
     path: Option<PathBuf>,
     health: Option<PathBuf>,
+    kind: Kind,
     /// Its device, or the reason why the set may be opened without it.
     memory: Result<Rc<dyn BlockDevice>, String>,
 }
@@ -140,7 +144,8 @@ impl Candidate {
         let without = |why: String| {
             let alone = pairing.alone(accepts_loss(volume));
             alone.map_err(|missing| refusal(&volume.path, path.as_deref(), missing))?;
-            Ok(Some(Self { path: path.clone(), health: health.clone(), memory: Err(why) }))
+            let (path, health) = (path.clone(), health.clone());
+            Ok(Some(Self { path, health, kind: Kind::File, memory: Err(why) }))
         };
         if volume.is_nvram_given_up {
             return without("what it alone had is given up".to_owned());
@@ -157,13 +162,13 @@ impl Candidate {
             ) => return Err(error.into()),
             Err(error) => return without(error.to_string()),
         };
-        let memory = device(disk);
+        let (memory, kind) = memory_of(disk, device);
         match nvram::look(&memory).await.and_then(|label| Ok(pairing.meet(&label)?)) {
             // A reader has no use for an empty one.
             Ok(Meeting::Void) if access != Access::ReadWrite => {
                 without("the volume was used without it since".to_owned())
             }
-            Ok(_) => Ok(Some(Self { path, health, memory: Ok(memory) })),
+            Ok(_) => Ok(Some(Self { path, health, kind, memory: Ok(memory) })),
             Err(error)
                 if !volume.is_loss_accepted && (pairing.is_dirty || is_of_later_start(&error)) =>
             {
@@ -184,7 +189,7 @@ impl Candidate {
         access: Access,
         runtime: &Runtime,
     ) -> Result<Option<Front>, Failure> {
-        let Self { path, health, memory } = self;
+        let Self { path, health, kind, memory } = self;
         let Some(pairing) = set.label().nvram.map(|known| pairing_of(&known)) else {
             return Ok(None); // the label that holds is older, and was never acknowledged under
         };
@@ -224,9 +229,24 @@ impl Candidate {
                 Presence::Absent { why, is_missed: pairing.is_dirty }
             }
         };
-        let survives_power = path.as_deref().and_then(survives_power);
+        let survives_power = match kind {
+            Kind::Pmem => Some(true),
+            Kind::File => path.as_deref().and_then(survives_power),
+        };
         let (reading, is_busy, runtime) = (RefCell::default(), Cell::new(false), runtime.clone());
-        Ok(Some(Front { path, survives_power, health, reading, runtime, presence, is_busy }))
+        Ok(Some(Front { path, kind, survives_power, health, reading, runtime, presence, is_busy }))
+    }
+}
+
+/// The device of an NVRAM: mapped, if it is memory.
+fn memory_of(
+    disk: DiskFile,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> (Rc<dyn BlockDevice>, Kind) {
+    match MappedDevice::new(disk) {
+        Ok(mapped) if mapped.is_persistent() => (Rc::new(mapped), Kind::Pmem),
+        Ok(mapped) => (Rc::new(mapped), Kind::File),
+        Err(disk) => (device(*disk), Kind::File),
     }
 }
 

@@ -47,7 +47,10 @@ enum State {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+pub(super) enum Kind {
+    /// Persistent memory, mapped.
+    Pmem,
+    /// Any other file or device.
     File,
 }
 
@@ -106,7 +109,7 @@ impl Status {
         Self {
             state,
             error,
-            kind: Kind::File,
+            kind: front.kind,
             survives_power: front.survives_power,
             battery: match health {
                 Some(Health::Good) => Battery::Ok,
@@ -116,7 +119,7 @@ impl Status {
             size_bytes: status.size_bytes,
             paths: front.path.iter().cloned().collect(),
             dirty_bytes: status.dirty_bytes,
-            pinned_bytes: 0,
+            pinned_bytes: status.pinned_bytes,
             lost_bytes: status.lost_bytes,
             dirty_hits: counts.dirty_hits,
             clean_hits: counts.clean_hits,
@@ -182,6 +185,9 @@ impl Status {
         };
         line("survives power", survives.to_owned());
         line("battery", self.battery.to_string());
+        if self.pinned_bytes > 0 {
+            line("pinned", format!("{} of the log", show_size(self.pinned_bytes)));
+        }
         let counts = [
             (self.dirty_hits, "writes to dirty blocks"),
             (self.clean_hits, "to clean blocks"),

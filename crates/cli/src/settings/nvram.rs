@@ -16,4 +16,7 @@ pub struct NvramSettings {
     /// File or device that says how its battery is: `ok` or `low`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<PathBuf>,
+    /// Whether the log of policy `log` stays in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pin_log: bool,
 }

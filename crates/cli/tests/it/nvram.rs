@@ -28,12 +28,14 @@ pub(crate) fn text(path: &std::path::Path) -> &str {
 
 impl Place {
     pub(crate) fn made(words: &[&str]) -> Self {
-        let folder = Folder::new();
+        Self::made_in(Folder::new(), &[&["--upper", "2M"], words].concat())
+    }
+
+    fn made_in(folder: Folder, words: &[&str]) -> Self {
         let (volume, nvram) = (folder.path("data"), folder.path("n0"));
         let place = Self { folder, volume, nvram };
         let arguments = ["mkfs", text(&place.volume), "--size", "64M", "--nvram"];
-        let upper = [text(&place.nvram), "--upper", "2M"];
-        duramen(&[&arguments[..], &upper, words].concat()).good();
+        duramen(&[&arguments[..], &[text(&place.nvram)], words].concat()).good();
         place
     }
 
@@ -101,6 +103,44 @@ fn what_only_the_nvram_has_is_there_again_after_a_kill() {
         fs::copy(bare, &copy).expect("a copy");
         duramen(&["info", text(&copy)]).failed(1, "the disk is the member of slot 0 of set");
     }
+}
+
+#[test]
+fn a_pinned_log_stays_in_the_nvram_until_a_stop() {
+    // In memory, which is mapped, and in files.
+    for folder in [Folder::in_memory(), Folder::new()] {
+        let place = Place::made_in(folder, &["--policy", "log", "--pin-log"]);
+        let serving = place.serve();
+        put(&serving, "data", "one", &letters(1));
+        let pinned = place.status()["pinned_bytes"].as_u64();
+        assert!(pinned > Some(0), "{pinned:?}");
+        serving.kill();
+        let serving = place.serve();
+        put(&serving, "data", "two", &letters(2));
+        assert!(place.status()["pinned_bytes"].as_u64() > Some(0), "over a kill");
+        assert!(serving.stop().success());
+        assert_eq!(place.status()["pinned_bytes"], 0);
+        fs::remove_file(&place.nvram).expect("it is not needed");
+        place.has("/one", &letters(1));
+        place.has("/two", &letters(2));
+    }
+}
+
+#[test]
+fn a_memory_that_is_cut_short_under_the_server_ends_no_server() {
+    let place = Place::made_in(Folder::in_memory(), &["--upper", "2M"]);
+    let serving = place.serve();
+    put(&serving, "data", "one", &letters(1));
+    place.nvram("down").good();
+    place.nvram("up").good();
+    let file = fs::OpenOptions::new().write(true).open(&place.nvram).expect("it is there");
+    file.set_len(64 << 10).expect("it is ours");
+    put(&serving, "data", "two", &letters(2));
+    let status = place.status();
+    assert_eq!((&status["state"], &status["lost_bytes"]), (&"error".into(), &0.into()));
+    serving.kill();
+    place.recovers("/one", &letters(1));
+    place.has("/two", &letters(2));
 }
 
 #[test]
@@ -219,6 +259,9 @@ fn an_nvram_that_cannot_be_is_refused_before_anything_is_written() {
         duramen(&[&words[..], more].concat())
     };
     mkfs(text(&small), &["--upper", "64K"]).failed(2, "too little for an NVRAM");
+    mkfs(text(&small), &["--policy", "sync", "--pin-log"]).failed(2, "--pin-log says nothing");
+    let told = mkfs(text(&small), &["--upper", "1M", "--pin-log"]).failed(2, "takes");
+    assert!(told.contains("a log of 4M that stays in the NVRAM takes 7M"), "{told}");
     assert!(!small.exists() && !volume.exists());
     let disk = folder.path("d0");
     let second = folder.path("d1");

@@ -20,11 +20,19 @@ pub(crate) struct Folder(PathBuf);
 impl Folder {
     /// Creates an empty folder.
     pub(crate) fn new() -> Self {
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// Creates one in memory of the host.
+    pub(crate) fn in_memory() -> Self {
+        Self::within(Path::new("/dev/shm"))
+    }
+
+    fn within(parent: &Path) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path =
-            std::env::temp_dir().join(format!("duramen-cli-{}-{number}", std::process::id()));
-        fs::create_dir(&path).expect("a new folder in the temporary directory");
+        let path = parent.join(format!("duramen-cli-{}-{number}", std::process::id()));
+        fs::create_dir(&path).expect("a new folder");
         Self(path)
     }
 
