@@ -70,7 +70,8 @@ impl Cache {
             return self.pass(offset, data, durability).await;
         }
         drop(held);
-        // What is left knows of sectors that are lost, and has to learn that they are written.
+        // The battery is good again, or what is left knows of sectors that are lost, and has to
+        // learn that they are written.
         self.write_held(offset, &data, durability).await
     }
 
@@ -79,7 +80,8 @@ impl Cache {
         self.wait_for(places, |directory, place| !directory.is_dirty(place)).await
     }
 
-    /// Has the keeper bring blocks below first, and waits until each is as it should be.
+    /// Has the keeper bring blocks below first, and waits until each is as it should be, or the
+    /// battery is good again: then the memory is as good a place.
     async fn wait_for(
         &self,
         places: BTreeSet<u64>,
@@ -93,7 +95,7 @@ impl Cache {
             let moved = self.moved.wait();
             self.check(Verb::Write)?;
             let left = places.iter().find(|&&place| !is_done(&self.directory.borrow(), place));
-            let Some(&place) = left else { return Ok(()) };
+            let Some(&place) = left.filter(|_| self.distrusts()) else { return Ok(()) };
             if self.is_refused.get() && self.directory.borrow().is_dirty(place) {
                 let kind = ErrorKind::StorageFull;
                 return Err(IoError::new(Verb::Write, place * BLOCK, BLOCK, kind));

@@ -7,9 +7,9 @@
 //!
 //! Layers, from the bottom: `format`, the bytes; [`pairing`], which NVRAM goes with which volume;
 //! `directory`, which buffer holds which block, and which may be used again; `cache`, what they all
-//! share; `writing` and `reading`; `destage`, the task that brings blocks below; [`health`], readings
-//! of the battery, and `distrust`, what follows from a bad one; `recovery`, which entries hold after
-//! a crash; [`make`], [`look`] and [`open`]; and [`Nvram`], the device and its states.
+//! share; `writing` and `reading`; `destage`, the task that brings blocks below; [`health`],
+//! readings of the battery, and `distrust`, what follows from a bad one; `recovery`, which entries
+//! hold after a crash; [`make`], [`look`] and [`open`]; and [`Nvram`], the device and its states.
 //!
 //! Invariants:
 //! 1. What was answered as durable is in the memory, or durable below.

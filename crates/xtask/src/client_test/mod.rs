@@ -11,8 +11,8 @@
 //!    the format. Each must find the manifest there, byte by byte.
 //! 6. In parallel, a second *lane* runs the scenarios that have their own volumes: one also kills
 //!    their repair ([`zeros`]), one fills their host ([`full_host`]), one removes their disks
-//!    ([`raid`]), one changes their [`nvram`], one looks at their [`snapshots`]. A smaller form runs
-//!    on a [`foreign`] disk, made by a FreeBSD kernel.
+//!    ([`raid`]), one changes their [`nvram`], one looks at their [`snapshots`]. A smaller form
+//!    runs on a [`foreign`] disk, made by a FreeBSD kernel.
 //!
 //! A guest has one processor, and it and its server mostly wait for each other: two lanes fill a
 //! small machine. Each lane has its own folder, ports and [`Report`].
