@@ -97,8 +97,7 @@ fn live(seed: u64) -> [u32; 2] {
 
 #[test]
 fn nothing_is_answered_with_a_bad_battery_that_is_not_below() {
-    let met = (0..40).map(live).fold([0; 2], |all, met| [all[0] + met[0], all[1] + met[1]]);
-    println!("{met:?}");
+    let met = (0..24).map(live).fold([0; 2], |all, met| [all[0] + met[0], all[1] + met[1]]);
     assert!(met.iter().all(|&count| count > 20), "{met:?}");
 }
 
@@ -107,7 +106,7 @@ fn nothing_is_answered_with_a_bad_battery_that_is_not_below() {
 fn each_rule_of_the_battery_that_is_broken_is_seen() {
     use nvram::planted::Bug;
 
-    for bug in [Bug::IgnoredBattery, Bug::HastyPass, Bug::TrustingFlush, Bug::UnsaidReturn] {
+    for bug in [Bug::IgnoredBattery, Bug::HastyPass, Bug::UnsaidReturn] {
         let found = crate::with(bug, || {
             (0..200).find(|&seed| std::panic::catch_unwind(|| live(seed)).is_err())
         });
@@ -120,8 +119,9 @@ fn block(byte: u8) -> Vec<bytes::Bytes> {
     vec![vec![byte; 4096].into()]
 }
 
-#[test]
-fn a_call_waits_for_its_own_data_and_not_for_all() {
+/// A battery becomes bad while 40 blocks cannot go below. Gives what the disk below has of a block
+/// when it is flushed, and of another when it is written through.
+fn own_data_below() -> [u8; 2] {
     let running = Running::of(1, &new_volume());
     let executor = &running.world.executor;
     let device = running.open().expect("it is its own");
@@ -137,21 +137,32 @@ fn a_call_waits_for_its_own_data_and_not_for_all() {
     let full = Fault::on(Verb::Write, Effect::NoSpace).within(first).forever();
     running.world.below.inject(full);
     device.heed(Health::Low);
-    executor.block_on(async {
-        device.write(50 * 4096, block(2), Durability::Through).await.expect("it passes");
-        device.flush().await.expect("that is below, and what was answered before can wait");
-    });
-    let image = durable_below(&running);
-    for (place, expected) in [(41, 1), (50, 2)] {
+    let below = |place: u64| {
         let mut bytes = [0];
-        image.read(place * 4096, &mut bytes);
-        assert_eq!(bytes, [expected], "block {place}");
-    }
+        durable_below(&running).read(place * 4096, &mut bytes);
+        bytes[0]
+    };
+    executor.block_on(device.flush()).expect("what was answered before can wait");
+    let flushed = below(41);
+    executor.block_on(device.write(50 * 4096, block(2), Durability::Through)).expect("it passes");
+    let written = below(50);
+    executor.run_for(Duration::from_secs(1));
     assert_eq!(device.status().dirty_bytes, 40 * 4096);
     let refused = executor.block_on(device.write(0, block(3), Durability::Plain));
     assert!(refused.expect_err("the older data are in the way").is_full());
     let read = executor.block_on(device.read(0, Buffer::unfilled(4096)));
     assert_eq!(read.expect("it is in the memory")[0], 1);
+    [flushed, written]
+}
+
+#[test]
+fn a_call_waits_for_its_own_data_and_not_for_all() {
+    assert_eq!(own_data_below(), [1, 2]);
+    #[cfg(feature = "planted-bugs")]
+    {
+        let found = crate::with(nvram::planted::Bug::TrustingFlush, own_data_below);
+        assert_eq!(found, [0, 2]);
+    }
 }
 
 #[test]
