@@ -44,8 +44,10 @@ pub(crate) struct Cache {
     pub(crate) wake: Rc<Signal>,
     /// Whether it is at work.
     pub(crate) is_working: Cell<bool>,
-    /// Everything is to go below.
+    /// Everything is to go below, and a task waits for that.
     pub(crate) is_draining: Cell<bool>,
+    /// Everything is to go below soon. Apart, since one may end while the other goes on.
+    pub(crate) is_hurried: Cell<bool>,
     /// The device below had no room at the last attempt.
     pub(crate) is_refused: Cell<bool>,
     /// Every buffer keeps what is lost.
@@ -111,6 +113,7 @@ impl Cache {
             wake: Rc::new(Signal::new()),
             is_working: Cell::new(false),
             is_draining: Cell::new(false),
+            is_hurried: Cell::new(false),
             is_refused: Cell::new(false),
             is_stuck: Cell::new(false),
             health: RefCell::new(None),

@@ -75,8 +75,8 @@ impl Cache {
                 return;
             }
             let is_low = self.is_low();
-            let drains =
-                (self.is_draining.get() || self.distrusts()) && self.directory.borrow().dirty() > 0;
+            let drains = self.is_draining.get() || self.is_hurried.get() || self.distrusts();
+            let drains = drains && self.directory.borrow().dirty() > 0;
             let is_wanted = !self.wanted.borrow().is_empty();
             if !is_low && !drains && !is_wanted && !self.is_high() {
                 return;

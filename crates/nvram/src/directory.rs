@@ -142,6 +142,13 @@ impl Directory {
         }
     }
 
+    /// Recovery could not read the entry of a buffer, which may be torn: nothing may rest on it.
+    pub(crate) fn doubt(&mut self, buffer: Buffer) {
+        let slot = &mut self.slots[buffer as usize];
+        slot.is_durable = false;
+        self.open.extend(slot.entry.map(|entry| entry.sequence));
+    }
+
     /// Recovery has found a torn entry: its buffer is stale.
     pub(crate) fn recover_torn(&mut self, buffer: Buffer, place: u64, sequence: u64) {
         self.free.retain(|it| *it != buffer);

@@ -146,7 +146,7 @@ impl Nvram {
 
     /// Whether everything is to go below soon, beside the calls.
     pub fn hurry(&self, is_hurried: bool) {
-        self.cache.is_draining.set(is_hurried);
+        self.cache.is_hurried.set(is_hurried);
         self.cache.wake.notify();
     }
 

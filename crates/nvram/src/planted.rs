@@ -19,6 +19,12 @@ planted::bugs! {
     ForgottenSectors,
     /// A rotten buffer is taken for a torn one, and an older version is read.
     RotIsTorn,
+    /// A buffer that cannot be read is taken for a torn one, and an older version is read.
+    UnreadIsTorn,
+    /// A buffer that cannot be read, and may be torn, counts as durable.
+    UnreadIsDurable,
+    /// A start passes over buffers and marks that it cannot read.
+    UnreadIsVoid,
     /// A torn buffer is taken for a rotten one.
     TornIsRot,
     /// Recovery takes the first entry of a block that it meets.

@@ -4,7 +4,9 @@
 //! The header that fits the data tells what the buffer holds. Where none does, the later header
 //! tells of a write that was torn, or of an entry that has rotted. Everything up to some sequence
 //! was durable, says any later header or mark: a wrong checksum at or below it is rot, above it a
-//! tear.
+//! tear. What cannot be read is no tear: it is lost, until a start can read it. Where neither
+//! header of a buffer can be read, or neither copy of a part of the map, nobody knows what is
+//! there: the start fails.
 //!
 //! Invariants:
 //! 1. Of the entries of a block that are whole and not void, the latest holds.
@@ -52,6 +54,8 @@ enum Content {
     /// A header tells of an entry that does not fit it. Another header may tell of an older one,
     /// which was void when it was written over.
     Broken(Header),
+    /// The same, and a part of it cannot be read: a cut does not do that.
+    Unread(Header),
 }
 
 /// Reads all buffers of an NVRAM, which was flushed.
@@ -60,24 +64,11 @@ pub(crate) async fn recover(
     layout: &Layout,
     label: &Label,
 ) -> Result<Recovery, IoError> {
-    let Marks { mut void, mut durable, torn: torn_marks } =
-        read_map(memory, layout, &label.id).await;
-    durable = durable.max(label.durable);
-    let mut contents = Vec::with_capacity(layout.buffers as usize);
-    let mut last = label.first_sequence.saturating_sub(1).max(durable);
-    for first in (0..layout.buffers).step_by(AT_ONCE as usize) {
-        let count = AT_ONCE.min(layout.buffers - first);
-        let bytes = read_slots(memory, layout, first, count).await?;
-        for slot in bytes.chunks_exact(SLOT as usize) {
-            let (content, headers) = judge(slot, &label.id);
-            for header in headers.iter().flatten() {
-                durable = durable.max(header.durable);
-                last = last.max(header.sequence);
-            }
-            let newest = headers.into_iter().flatten().max_by_key(|header| header.sequence);
-            contents.push((content, newest));
-        }
-    }
+    let Marks { mut void, durable, torn: torn_marks } = read_map(memory, layout, &label.id).await?;
+    let durable = durable.max(label.durable);
+    let last = label.first_sequence.saturating_sub(1).max(durable);
+    let Buffers { contents, durable, mut last } =
+        read_buffers(memory, layout, &label.id, (durable, last)).await?;
     if is_planted(Bug::OldSequences) {
         last = durable;
     }
@@ -88,6 +79,7 @@ pub(crate) async fn recover(
     let mut recovered = Recovered::default();
     let mut found: Vec<(Buffer, Entry)> = Vec::new();
     let mut torn: Vec<(Buffer, Header)> = Vec::new();
+    let mut unsure: Vec<Buffer> = Vec::new();
     for (buffer, (content, newest)) in (0..).zip(contents) {
         let is_void = |sequence: u64| sequence <= void[buffer as usize];
         match content {
@@ -99,6 +91,10 @@ pub(crate) async fn recover(
                 } else {
                     torn.push((buffer, header));
                 }
+            }
+            Content::Unread(header) if !is_void(header.sequence) => {
+                found.push((buffer, lost_entry(&header)));
+                unsure.extend((header.sequence > durable).then_some(buffer));
             }
             // A void entry that a torn write has begun to write over.
             _ => torn
@@ -119,10 +115,48 @@ pub(crate) async fn recover(
     recovered.rotten = latest.values().filter(|entry| entry.lost != 0).count() as u64;
     recovered.torn = torn.len() as u64;
     directory.recover(&void, found);
+    if !is_planted(Bug::UnreadIsDurable) {
+        unsure.into_iter().for_each(|buffer| directory.doubt(buffer));
+    }
     for (buffer, header) in torn {
         directory.recover_torn(buffer, header.place, header.sequence);
     }
     Ok(Recovery { directory, recovered, torn_marks })
+}
+
+/// What all buffers hold.
+struct Buffers {
+    /// Of each, with its newest header.
+    contents: Vec<(Content, Option<Header>)>,
+    /// The sequence up to which all was durable.
+    durable: u64,
+    /// The last sequence that was given away.
+    last: u64,
+}
+
+/// Reads all buffers. The map and the label told of these sequences.
+async fn read_buffers(
+    memory: &Rc<dyn BlockDevice>,
+    layout: &Layout,
+    id: &Id,
+    (mut durable, mut last): (u64, u64),
+) -> Result<Buffers, IoError> {
+    let mut contents = Vec::with_capacity(layout.buffers as usize);
+    for first in (0..layout.buffers).step_by(AT_ONCE as usize) {
+        let count = AT_ONCE.min(layout.buffers - first);
+        let (bytes, unread) = read_slots(memory, layout, first, count).await;
+        let sectors = unread.chunks_exact((SLOT / SECTOR) as usize);
+        for (slot, unread) in bytes.chunks_exact(SLOT as usize).zip(sectors) {
+            let (content, headers) = judge((slot, unread), id)?;
+            for header in headers.iter().flatten() {
+                durable = durable.max(header.durable);
+                last = last.max(header.sequence);
+            }
+            let newest = headers.into_iter().flatten().max_by_key(|header| header.sequence);
+            contents.push((content, newest));
+        }
+    }
+    Ok(Buffers { contents, durable, last })
 }
 
 fn lost_entry(header: &Header) -> Entry {
@@ -130,44 +164,62 @@ fn lost_entry(header: &Header) -> Entry {
     Entry { place, sequence, mask: 0, lost: lost | mask, data_sum }
 }
 
-/// What a buffer holds, and the headers that it has.
-fn judge(slot: &[u8], id: &Id) -> (Content, [Option<Header>; 2]) {
+/// What a buffer holds, and the headers that it has. Of each sector: why it cannot be read, if so.
+///
+/// # Errors
+/// Neither header can be read.
+fn judge(
+    (slot, unread): (&[u8], &[Option<IoError>]),
+    id: &Id,
+) -> Result<(Content, [Option<Header>; 2]), IoError> {
+    if let [Some(error), .., Some(_)] = unread
+        && !is_planted(Bug::UnreadIsVoid)
+    {
+        return Err(error.clone());
+    }
     let behind = (SECTOR + BLOCK) as usize;
     let data = &slot[SECTOR as usize..behind];
     let headers =
         [&slot[..SECTOR as usize], &slot[behind..]].map(|bytes| Header::decode(bytes, id));
     let mut by_age: Vec<Header> = headers.into_iter().flatten().collect();
     by_age.sort_unstable_by_key(|header| std::cmp::Reverse(header.sequence));
-    let data_sum = sum(data);
-    let content = match by_age.iter().find(|header| header.data_sum == data_sum) {
+    let is_read = unread[1..unread.len() - 1].iter().all(Option::is_none);
+    let data_sum = is_read.then(|| sum(data));
+    let content = match by_age.iter().find(|header| Some(header.data_sum) == data_sum) {
         Some(&Header { place, sequence, mask, lost, data_sum, .. }) => {
             Content::Whole(Entry { place, sequence, mask, lost, data_sum })
         }
-        None => by_age.first().map_or(Content::Nothing, |&header| Content::Broken(header)),
+        None => match by_age.first() {
+            Some(&header) if is_read || is_planted(Bug::UnreadIsTorn) => Content::Broken(header),
+            Some(&header) => Content::Unread(header),
+            None => Content::Nothing,
+        },
     };
-    (content, headers)
+    Ok((content, headers))
 }
 
-/// Some buffers. What cannot be read is zeros, and so fits nothing.
+/// Some buffers, and of each sector why it cannot be read, if so: it is zeros.
 async fn read_slots(
     memory: &Rc<dyn BlockDevice>,
     layout: &Layout,
     first: u64,
     count: u64,
-) -> Result<Memory, IoError> {
+) -> (Memory, Vec<Option<IoError>>) {
     let at = layout.slot(first);
+    let mut unread = vec![None; (count * SLOT / SECTOR) as usize];
     let room = Memory::unfilled((count * SLOT) as usize);
     if let Ok(bytes) = memory.read(at, room).await {
-        return Ok(bytes);
+        return (bytes, unread);
     }
     let mut bytes = Memory::zeroed((count * SLOT) as usize);
     for (index, sector) in bytes.chunks_exact_mut(SECTOR as usize).enumerate() {
         let room = Memory::unfilled(SECTOR as usize);
-        if let Ok(read) = memory.read(at + index as u64 * SECTOR, room).await {
-            sector.copy_from_slice(&read);
+        match memory.read(at + index as u64 * SECTOR, room).await {
+            Ok(read) => sector.copy_from_slice(&read),
+            Err(error) => unread[index] = Some(error),
         }
     }
-    Ok(bytes)
+    (bytes, unread)
 }
 
 /// The void map.
@@ -180,13 +232,29 @@ struct Marks {
     torn: Vec<u64>,
 }
 
-async fn read_map(memory: &Rc<dyn BlockDevice>, layout: &Layout, id: &Id) -> Marks {
+/// The marks of a sector of the map. One that was never written has none.
+fn marks_in(bytes: &[u8], id: &Id) -> Option<([u64; MARKS as usize], u64)> {
+    let is_new = bytes.iter().all(|&byte| byte == 0);
+    if is_new { Some(([0; MARKS as usize], 0)) } else { decode_marks(bytes, id) }
+}
+
+async fn read_map(
+    memory: &Rc<dyn BlockDevice>,
+    layout: &Layout,
+    id: &Id,
+) -> Result<Marks, IoError> {
     let mut marks = Marks { void: vec![0; layout.buffers as usize], durable: 0, torn: Vec::new() };
     for sector in 0..layout.map_sectors() {
         let mut copies = Vec::new();
+        let mut failed = Vec::new();
         for at in layout.map(sector) {
             let read = memory.read(at, Memory::unfilled(SECTOR as usize)).await;
-            copies.push(read.ok().and_then(|bytes| decode_marks(&bytes, id)));
+            copies.push(read.as_ref().ok().and_then(|bytes| marks_in(bytes, id)));
+            failed.extend(read.err());
+        }
+        let is_known = copies != [None, None] || is_planted(Bug::UnreadIsVoid);
+        if let Some(error) = failed.pop().filter(|_| !is_known) {
+            return Err(error);
         }
         if copies[0] != copies[1] {
             marks.torn.push(sector);
@@ -197,5 +265,5 @@ async fn read_map(memory: &Rc<dyn BlockDevice>, layout: &Layout, id: &Id) -> Mar
             of.zip(found).for_each(|(void, mark)| *void = (*void).max(mark));
         }
     }
-    marks
+    Ok(marks)
 }

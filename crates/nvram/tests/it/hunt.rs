@@ -269,3 +269,117 @@ fn a_mark_that_a_cut_left_in_one_copy_is_written_to_both() {
         assert_eq!(byte(&device, 3 * 4096, 4096).await, Some(1), "one copy of two has rotted");
     });
 }
+
+/// Two writes to a block, each acknowledged, and nothing that says so of the second.
+fn written_twice() -> Platters {
+    let world = World::new(1, &made());
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        for byte in [1, 2] {
+            device.write(0, block(byte, 4096), Durability::Through).await.expect("it is whole");
+        }
+    });
+    world.contents()
+}
+
+/// What is read of the block where a part of its last buffer cannot be read at first, and what
+/// once it can. None if the start fails.
+fn unread_at_first(at: u64, length: u64) -> (Option<Option<u8>>, Option<u8>) {
+    let world = World::new(2, &written_twice());
+    let start = layout().slot(1) + at;
+    let fault = Fault::on(Verb::Read, Effect::Eio).within(start..start + length).forever();
+    world.memory.inject(fault);
+    let first = world.executor.block_on(async {
+        let (device, _) = world.try_open().await.ok()?;
+        Some(byte(&device, 0, 4096).await)
+    });
+    let world = World::new(3, &world.kill());
+    let then = world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        byte(&device, 0, 4096).await
+    });
+    (first, then)
+}
+
+#[test]
+fn a_buffer_that_cannot_be_read_is_no_torn_one() {
+    assert_eq!(unread_at_first(512, 4096), (Some(None), Some(2)), "its data");
+    assert_eq!(unread_at_first(0, 512), (Some(Some(2)), Some(2)), "one of its headers");
+    assert_eq!(unread_at_first(0, SLOT), (None, Some(2)), "all of it: nobody knows whose it is");
+    #[cfg(feature = "planted-bugs")]
+    {
+        use nvram::planted::Bug;
+        let shown = |bug, at, length| crate::with(bug, || unread_at_first(at, length).0.flatten());
+        assert_eq!(shown(Bug::UnreadIsTorn, 512, 4096), Some(1), "what was written before");
+        assert_eq!(shown(Bug::UnreadIsVoid, 0, SLOT), Some(1), "the same");
+    }
+}
+
+#[test]
+fn a_start_fails_where_the_map_cannot_be_read() {
+    let fails = |copies: &[u64]| {
+        let world = World::new(2, &written_twice());
+        for &at in copies {
+            let fault = Fault::on(Verb::Read, Effect::Eio).within(at..at + 512).forever();
+            world.memory.inject(fault);
+        }
+        world.executor.block_on(world.try_open()).is_err()
+    };
+    let [one, other] = layout().map(0);
+    assert!(fails(&[one, other]) && !fails(&[one]) && !fails(&[other]));
+}
+
+/// What is read of a block whose second write was torn, after a start that could not read it.
+fn torn_and_unread_at_first() -> Option<u8> {
+    // The second write is cut off: its headers are there, and of its data only a part.
+    let mut platters = written_twice();
+    let mut image = World::new(1, &platters).memory.contents();
+    image.write(layout().slot(1) + 512 + 2048, &[1; 2048]);
+    platters.memory = Platter::new(image, Honesty::Honest);
+    let world = World::new(2, &platters);
+    let data = layout().slot(1) + 512;
+    let fault = Fault::on(Verb::Read, Effect::Eio).within(data..data + 512).forever();
+    world.memory.inject(fault);
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        assert_eq!(byte(&device, 0, 4096).await, None);
+        for place in 1..50 {
+            let write = device.write(place * 4096, block(3, 4096), Durability::Through);
+            write.await.expect("there is room");
+        }
+        device.flush().await.expect("the memory takes writes");
+    });
+    let world = World::new(3, &world.kill());
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        byte(&device, 0, 4096).await
+    })
+}
+
+#[test]
+fn nothing_rests_on_an_entry_that_could_not_be_read_and_is_torn() {
+    assert_eq!(torn_and_unread_at_first(), Some(1), "the first write was acknowledged");
+    #[cfg(feature = "planted-bugs")]
+    {
+        let bug = nvram::planted::Bug::UnreadIsDurable;
+        assert_eq!(crate::with(bug, torn_and_unread_at_first), None);
+    }
+}
+
+#[test]
+fn what_is_hurried_no_more_is_brought_below_for_one_that_waits() {
+    let world = World::new(1, &made());
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        for place in 0..20 {
+            let write = device.write(place * 4096, block(1, 4096), Durability::Through);
+            write.await.expect("it is whole");
+        }
+        device.hurry(true);
+        let mut settled = Box::pin(device.settle(false));
+        assert!(futures::poll!(&mut settled).is_pending());
+        device.hurry(false);
+        settled.await.expect("it is whole");
+        assert_eq!(device.status().dirty_bytes, 0);
+    });
+}
