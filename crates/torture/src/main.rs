@@ -56,7 +56,7 @@ const WITHOUT_DISKS: [&str; 4] = ["concurrent", "conformance", "crowd", "retry"]
 const OF_SETS: [&str; 7] = ["contract", TWO_FAULTS, "rot", "seq1", "seq2", "faults", "conformance"];
 
 /// The campaigns with an NVRAM.
-const OF_NVRAM: [&str; 3] = ["seq1", "seq2", "conformance"];
+const OF_NVRAM: [&str; 4] = ["contract", "seq1", "seq2", "conformance"];
 
 /// The campaign of only those designs whose answers survive.
 const OF_MEMORABLE: &str = "space";
@@ -90,7 +90,7 @@ struct Arguments {
     /// Keep intents in a ring beside the volume, under the policies that do
     #[arg(long)]
     intents: bool,
-    /// Disks of the volume: plain, raid1, raid5 or nvram
+    /// Disks of the volume: plain, raid1, raid5, nvram or raid5+nvram
     #[arg(long, default_value_t)]
     device: Device,
     /// End with one line of JSON

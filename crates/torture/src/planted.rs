@@ -29,12 +29,14 @@ pub enum Bug {
     Door(door::planted::Bug),
     /// A bug of sets of disks.
     Raid(raid::planted::Bug),
+    /// A bug of an NVRAM.
+    Nvram(nvram::planted::Bug),
     /// A bug of the log.
     Journal(journal::Bug),
 }
 
-/// All bugs except those of the devices below file systems (sets of disks and the log) and those of
-/// the door, which is in front of everything else.
+/// All bugs except those of the devices below file systems (sets of disks, NVRAMs and the log) and
+/// those of the door, which is in front of everything else.
 pub fn all() -> Vec<Bug> {
     let ffs = ffs::planted::Bug::ALL.iter().copied().map(Bug::Ffs);
     let ram = ram::planted::Bug::ALL.iter().copied().map(Bug::Ram);
@@ -48,9 +50,10 @@ pub fn all() -> Vec<Bug> {
     engines.chain(vnode).chain(cache).chain(fsck).chain(namespace).chain(dispatch).collect()
 }
 
-/// Bugs of sets of disks, of the log, and of the door.
+/// Bugs of sets of disks, of an NVRAM, of the log, and of the door.
 fn of_others() -> impl Iterator<Item = Bug> {
     let of_sets = raid::planted::Bug::ALL.iter().copied().map(Bug::Raid);
+    let of_sets = of_sets.chain(nvram::planted::Bug::ALL.iter().copied().map(Bug::Nvram));
     let of_log = journal::Bug::ALL.iter().copied().map(Bug::Journal);
     of_sets.chain(of_log).chain(door::planted::Bug::ALL.iter().copied().map(Bug::Door))
 }
@@ -67,6 +70,7 @@ pub fn plant(bug: Option<Bug>) {
     dispatch::planted::plant(None);
     door::planted::plant(None);
     raid::planted::plant(None);
+    nvram::planted::plant(None);
     journal::plant(None);
     match bug {
         None => {}
@@ -80,6 +84,7 @@ pub fn plant(bug: Option<Bug>) {
         Some(Bug::Dispatch(bug)) => dispatch::planted::plant(Some(bug)),
         Some(Bug::Door(bug)) => door::planted::plant(Some(bug)),
         Some(Bug::Raid(bug)) => raid::planted::plant(Some(bug)),
+        Some(Bug::Nvram(bug)) => nvram::planted::plant(Some(bug)),
         Some(Bug::Journal(bug)) => journal::plant(Some(bug)),
     }
 }
@@ -97,6 +102,7 @@ impl fmt::Display for Bug {
             Self::Dispatch(bug) => write!(f, "{bug:?}"),
             Self::Door(bug) => write!(f, "door/{bug:?}"),
             Self::Raid(bug) => write!(f, "raid/{bug:?}"),
+            Self::Nvram(bug) => write!(f, "nvram/{bug:?}"),
             Self::Journal(bug) => write!(f, "journal/{bug:?}"),
         }
     }

@@ -154,6 +154,8 @@ pub(crate) const ROWS: &[Row] = &[
     device("raid5", "seq1 --policy log --device raid5", 4),
     device("raid5", "faults --policy log --device raid5", 4),
     device("raid5", "conformance --engine shadow --device raid5", 3),
+    device("nvram", "contract --device nvram", 4),
+    device("nvram", "contract --device raid5+nvram", 4),
     device("nvram", "seq1 --policy log --device nvram", 3),
     device("nvram", "seq1 --engine shadow --device nvram", 3),
     device("nvram", "conformance --policy sync --device nvram", 2),

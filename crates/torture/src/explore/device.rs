@@ -48,12 +48,12 @@ impl Device {
     }
 
     /// Number of members of its set. They are its first disks.
-    pub(super) fn members(self) -> usize {
+    pub(crate) fn members(self) -> usize {
         self.disks() - usize::from(self.has_nvram())
     }
 
     /// Whether its last disk is an NVRAM.
-    pub(super) fn has_nvram(self) -> bool {
+    pub(crate) fn has_nvram(self) -> bool {
         matches!(self, Self::Nvram | Self::Raid5Nvram)
     }
 
@@ -98,10 +98,10 @@ impl FromStr for Device {
 /// Bytes of the NVRAM with which an engine is tested: few buffers, so that they are used up.
 pub(super) const NVRAM_BYTES: u64 = 480 << 10;
 /// The number that it shares with the volume.
-const NVRAM_ID: nvram::Id = [7; 16];
+pub(crate) const NVRAM_ID: nvram::Id = [7; 16];
 
 /// Bytes of each member of a set with this capacity.
-pub(super) fn member_size(device: Device, bytes: u64) -> u64 {
+pub(crate) fn member_size(device: Device, bytes: u64) -> u64 {
     let Some(level) = device.level() else { return bytes };
     let members = device.members();
     let width = if level == Level::Parity { members as u64 - 1 } else { 1 };
@@ -114,7 +114,7 @@ fn options(level: Level) -> MakeOptions {
 }
 
 /// Makes a set of members, whatever they contain.
-pub(super) async fn make(level: Level, members: &[Rc<dyn BlockDevice>], runtime: &Runtime) {
+pub(crate) async fn make(level: Level, members: &[Rc<dyn BlockDevice>], runtime: &Runtime) {
     raid::make(members, &options(level), runtime).await.expect("they are large enough");
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn make(level: Level, members: &[Rc<dyn BlockDevice>], runtime:
 ///
 /// # Errors
 /// Why it does not open.
-pub(super) async fn open(
+pub(crate) async fn open(
     members: Vec<Rc<dyn BlockDevice>>,
     runtime: &Runtime,
 ) -> Result<Set, String> {
@@ -152,7 +152,7 @@ pub(super) async fn open_nvram(
 }
 
 /// Makes a disk the NVRAM of a set.
-pub(super) async fn put_in_front(
+pub(crate) async fn put_in_front(
     members: Vec<Rc<dyn BlockDevice>>,
     memory: &Rc<dyn BlockDevice>,
     runtime: &Runtime,
@@ -166,6 +166,23 @@ pub(super) async fn put_in_front(
     // The devices stay open.
 }
 
+/// What a set knows of its NVRAM, and how it records that.
+///
+/// # Errors
+/// It stands behind none.
+pub(crate) fn paired(set: &Rc<Set>) -> Result<(Pairing, Record), String> {
+    let label::Nvram { id, generation, is_dirty } =
+        set.label().nvram.ok_or("no label names the NVRAM")?;
+    let set = set.clone();
+    let record: Record = Rc::new(move |pairing| {
+        let set = set.clone();
+        let Pairing { id, generation, is_dirty } = pairing;
+        let known = label::Nvram { id, generation, is_dirty };
+        async move { set.stand_behind(Some(known)).await }.boxed_local()
+    });
+    Ok((Pairing { id, generation, is_dirty }, record))
+}
+
 /// Opens a set with its NVRAM; members of length 0 are lost.
 ///
 /// # Errors
@@ -176,15 +193,8 @@ pub(super) async fn open_set_behind(
     runtime: &Runtime,
 ) -> Result<nvram::Nvram, String> {
     let set = Rc::new(open(members, runtime).await?);
-    let known = set.label().nvram.ok_or("no label names the NVRAM")?;
-    let label::Nvram { id, generation, is_dirty } = known;
-    let (pairing, below) = (Pairing { id, generation, is_dirty }, set.clone());
-    let record: Record = Rc::new(move |pairing| {
-        let set = set.clone();
-        let Pairing { id, generation, is_dirty } = pairing;
-        let known = label::Nvram { id, generation, is_dirty };
-        async move { set.stand_behind(Some(known)).await }.boxed_local()
-    });
+    let (pairing, record) = paired(&set)?;
+    let below = set;
     let opened = nvram::open_paired(below, memory, runtime.clone(), pairing, record).await;
     opened.map(|(nvram, _)| nvram).map_err(|error| format!("the NVRAM: {error}"))
 }

@@ -77,6 +77,12 @@ fn reference() {
 }
 
 #[test]
+fn disks_behind_nvrams() {
+    let designs = [Device::Nvram, Device::Raid5Nvram].map(|device| Design::SYNC.on(device));
+    finds_nothing(designs.into_iter(), contract::contract);
+}
+
+#[test]
 fn sets_of_disks() {
     finds_nothing(sets(), contract::contract);
     finds_nothing(sets(), sequences::singles);

@@ -8,13 +8,15 @@
 //! the contract ([`model`]): each sector is old or new, and new where an answer covers it; then the
 //! members are consistent, and everything is durable. Recoveries are cut as well.
 //!
-//! Sets that meet two faults at once are a separate campaign: [`two_faults`].
+//! Sets that meet two faults at once are a separate campaign: [`two_faults`]. A device with an
+//! NVRAM has stories instead, of many calls and several lives: `nvram`.
 //!
 //! # A failure
 //! names the workload and the cut, with the line that repeats that workload alone.
 
 mod devices;
 mod model;
+mod nvram;
 mod search;
 pub mod two_faults;
 mod workload;
@@ -34,6 +36,9 @@ const ONE_OF: (usize, usize) = (10, 347);
 
 /// The campaign.
 pub fn contract(options: &Options) -> Outcome {
+    if options.design.device().has_nvram() {
+        return nvram::stories(options);
+    }
     let is_set = options.design.device() != Device::Plain;
     let full = if is_set { ONE_OF.0 } else { 1 };
     let one_of = match (options.seconds, options.full) {
@@ -61,11 +66,15 @@ pub fn named(options: &Options, name: &str) -> Result<Outcome, String> {
     Ok(told(options.design, options.seed, found, &workload))
 }
 
-/// The workload that shows the bug planted in this thread in the shortest time.
+/// The workload that shows a bug in the shortest time; of a device with an NVRAM, the first story.
 #[cfg(feature = "planted-bugs")]
-pub(super) fn quickest(options: &Options, seconds: u64) -> Option<String> {
+pub(super) fn quickest(options: &Options, seconds: u64, plant: impl Fn(bool)) -> Option<String> {
     use super::budget::now;
 
+    if options.design.device().has_nvram() {
+        return nvram::first(options, seconds, plant);
+    }
+    plant(true);
     let mut all = workload::all(options.design.device());
     all.sort_by_key(|workload| workload.writes.iter().map(|(_, length)| length).sum::<u64>());
     let end = End::of(&Options { seconds: Some(seconds), ..*options });
@@ -94,6 +103,9 @@ fn told(design: Design, seed: u64, outcome: Outcome, workload: &Workload) -> Out
 /// # Errors
 /// Why the line names none.
 pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
+    if design.device().has_nvram() {
+        return nvram::replay(design, details);
+    }
     let (seed, name) = details.split_once(' ').ok_or("it is a seed and a workload")?;
     named(&Options { seed: line::number(seed)?, ..Options::short(design, 1) }, name)
 }

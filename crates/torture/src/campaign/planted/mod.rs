@@ -228,11 +228,13 @@ pub fn search(options: &Options, bug: Bug) -> Outcome {
     let is_its = |row: &&Row| row.bug == name && row.is_drawn() && row.design == options.design;
     let line = if let Some(row) = ROWS.iter().find(is_its) {
         row.play().violations.into_iter().next()
-    } else if let Bug::Raid(_) = bug {
+    } else if matches!(bug, Bug::Raid(_) | Bug::Nvram(_)) {
         let seconds = options.seconds.unwrap_or(BOUND_SECONDS);
         let plant = |is_planted: bool| plant(is_planted.then_some(bug));
         let of_two_faults = || contract::two_faults::first(options, seconds, plant);
-        contract::quickest(options, seconds).or_else(of_two_faults)
+        let quickest = contract::quickest(options, seconds, plant);
+        let is_set = !options.design.device().has_nvram();
+        quickest.or_else(|| is_set.then(of_two_faults).flatten())
     } else {
         first_of_sequences(options.design)
     };

@@ -11,6 +11,7 @@ use crate::explore::ways::way::Way;
 const DELAYED: Design = Design::SOFTDEP.delayed();
 const MIRRORS: Design = Design::SYNC.on(Device::Raid1);
 const PARITY: Design = Design::SYNC.on(Device::Raid5);
+const MEMORY: Design = Design::SYNC.on(Device::Nvram);
 
 const fn cut(bug: &'static str, design: Design, workload: &'static str) -> Row {
     row(bug, design, How::Cut(workload))
@@ -286,6 +287,29 @@ pub(super) const ROWS: &[Row] = &[
         PARITY,
         How::Case("two-faults sync raid5: 3 8192 spare unread 50814496935952"),
     ),
+    // NVRAM.
+    row("nvram/EarlyClean", MEMORY, How::Case("contract sync nvram: none none 1")),
+    row("nvram/HastyReuse", MEMORY, How::Case("contract sync nvram: none none 1")),
+    row("nvram/HastySuccessor", MEMORY, How::Case("contract sync nvram: none none 21")),
+    row("nvram/OverwrittenClean", MEMORY, How::Case("contract sync nvram: none none 9")),
+    row("nvram/BlindBypass", MEMORY, How::Case("contract sync nvram: none none 1")),
+    row("nvram/HalfFlush", MEMORY, How::Case("contract sync nvram: none none 1")),
+    row("nvram/ForgottenSectors", MEMORY, How::Case("contract sync nvram: none none 1")),
+    row("nvram/RotIsTorn", MEMORY, How::Case("contract sync nvram: none rot-data 1")),
+    row("nvram/UnreadIsTorn", MEMORY, How::Case("contract sync nvram: none unread 4")),
+    row("nvram/UnreadIsDurable", MEMORY, How::Case("contract sync nvram: none unread 34")),
+    row("nvram/UnreadIsVoid", MEMORY, How::Case("contract sync nvram: none unread 1")),
+    row("nvram/TornIsRot", MEMORY, How::Case("contract sync nvram: none none 1")),
+    row("nvram/FirstFound", MEMORY, How::Case("contract sync nvram: none none 1")),
+    row("nvram/HastyDown", MEMORY, How::Case("contract sync nvram: none none 2")),
+    row("nvram/AnyVolume", MEMORY, How::Case("contract sync nvram: none none 1")),
+    row("nvram/OldSequences", MEMORY, How::Case("contract sync nvram: none none 32")),
+    row("nvram/AnyGeneration", MEMORY, How::Case("contract sync nvram: none none 1")),
+    row("nvram/UnsaidDirt", MEMORY, How::Case("contract sync nvram: none none 1")),
+    row("nvram/HastyWord", MEMORY, How::Case("contract sync nvram: full none 4")),
+    row("nvram/UnsaidRetirement", MEMORY, How::Case("contract sync nvram: memory-write none 1")),
+    row("nvram/SettledLoss", MEMORY, How::Case("contract sync nvram: rot-data none 12")),
+    row("nvram/ForgottenLoss", MEMORY, How::Case("contract sync nvram: none rot-data 4")),
     // Damage that stays local.
     row("UnsummedReads", Design::SHADOW, How::Rot),
     row("UnwrittenTwins", Design::SHADOW, How::Rot),

@@ -1,0 +1,432 @@
+//! A life of a volume: it is opened, looked at, used by callers, and recorded until its end.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::{Durability, IoError, Verb};
+use futures::future::join_all;
+use sim::{Effect as Harm, Event, Fault as Struck, Mark, Platter, Prng, Trace};
+
+use super::calls::{Call, draw};
+use super::case::{Case, Fault};
+use super::model::{
+    ANYTHING, Allowed, Certain, Effect, SECTOR, Span, Timeline, UNKNOWN, Version, bytes, judge,
+    settled, versions_in,
+};
+use super::rot::Entries;
+use super::stage::{Opened, Stage, Way};
+use crate::explore::device::Device;
+
+/// Virtual time after which a life counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+/// The mark behind the first look, when it is durable.
+const SHOWN: u64 = 1 << 40;
+
+/// What a life begins with.
+pub(super) struct Start {
+    pub(super) platters: Vec<Platter>,
+    /// What a look must show.
+    pub(super) visible: Allowed,
+    /// What a cut may leave before such a look is durable.
+    pub(super) durable: Allowed,
+    /// The member that has missed writes, or may have: no other one may be lost.
+    pub(super) missing: Option<usize>,
+    /// The volume was stopped, and nothing had failed.
+    pub(super) is_clean: bool,
+    /// A part of the volume may be lost.
+    pub(super) has_loss: bool,
+    /// The sector about which many calls are.
+    pub(super) hot: u64,
+    /// The version of the next write.
+    pub(super) version: Version,
+}
+
+/// A life that was recorded.
+pub(super) struct Life {
+    pub(super) way: Way,
+    pub(super) traces: Vec<Trace>,
+    pub(super) timeline: Timeline,
+    /// The disks at its end.
+    pub(super) end: Vec<Platter>,
+    pub(super) missing: Option<usize>,
+    pub(super) has_loss: bool,
+    /// It was stopped.
+    pub(super) is_stopped: bool,
+    /// It was stopped, and nothing has failed.
+    pub(super) is_clean: bool,
+    pub(super) version: Version,
+}
+
+/// What is noted while a life goes on.
+#[derive(Default)]
+struct Notes {
+    looks: Vec<(usize, u64, Vec<Version>)>,
+    errors: Vec<(usize, IoError)>,
+    costs: Vec<(usize, Vec<Range<u64>>)>,
+}
+
+/// A life while it goes on.
+struct Run<'r> {
+    case: &'r Case,
+    stage: &'r Stage,
+    opened: Opened,
+    version: Version,
+    notes: RefCell<Notes>,
+    prng: RefCell<Prng>,
+    missing: Cell<Option<usize>>,
+}
+
+impl Life {
+    /// Opens the volume in a way, and has it used.
+    ///
+    /// # Errors
+    /// The violation; `None` if the volume was refused.
+    pub(super) fn play(
+        case: &Case,
+        start: &Start,
+        (way, is_struck): (Way, bool),
+        prng: &mut Prng,
+    ) -> Result<Option<Self>, String> {
+        let mut platters = start.platters.clone();
+        let mut missing = start.missing;
+        if is_struck && case.fault == Fault::Away {
+            let away = missing.unwrap_or_else(|| prng.index(case.device.members()));
+            missing = Some(away);
+            platters[away] = Platter::new(sim::Image::zeroed(0), sim::Honesty::Honest);
+        }
+        let stage = Stage::new(case.device, prng.next_u64(), &platters);
+        let sectors = start.visible.len() as u64;
+        let mut callers = draw((sectors, start.hot), is_struck && case.fault != Fault::Away, prng);
+        if prng.chance(1, 3) {
+            callers.push(vec![Call::Stop]);
+        }
+        let calls: Vec<Call> = callers.iter().flatten().cloned().collect();
+        stage.disks.iter().for_each(|disk| disk.start_trace());
+        let inner = prng.fork();
+        let life = async {
+            let opened = match stage.open(way).await {
+                Ok(opened) => opened,
+                Err(refused) => return Err(refused),
+            };
+            let shown = opened.look().await;
+            let counted = opened.counts(&shown);
+            let flushed = opened.device.flush().await;
+            stage.memory().mark(Mark::Number(SHOWN));
+            let version = start.version;
+            let (notes, prng) = (RefCell::default(), RefCell::new(inner));
+            let missing = Cell::new(missing);
+            let run = Run { case, stage: &stage, opened, version, notes, prng, missing };
+            run.all(&callers).await;
+            Ok((shown, counted, flushed, run.notes.into_inner(), run.missing.get(), run.opened))
+        };
+        let lived = stage.executor.block_on_for(PATIENCE, life);
+        let recorded = stage.memory().trace();
+        let lived = lived.ok_or_else(|| unanswered(&calls, &recorded))?;
+        let (shown, counted, flushed, notes, missing, _opened) = match lived {
+            Ok(lived) => lived,
+            Err(_) if way == Way::Alone && !start.is_clean => return Ok(None),
+            Err(refused) => return Err(format!("it is refused: {refused}")),
+        };
+        judge(&shown, &start.visible, 0).map_err(|wrong| format!("at the start {wrong}"))?;
+        counted?;
+        flushed.map_err(|error| format!("the first flush: {error}"))?;
+        let traces: Vec<Trace> = stage.disks.iter().map(|disk| disk.trace()).collect();
+        let has_loss =
+            start.has_loss || is_struck && case.fault == Fault::Rot(super::rot::Part::Data);
+        let is_whole = way == Way::Own && !is_struck;
+        let spans = spans(&calls, &notes, (start.version, is_whole), &recorded);
+        let when = marks(&recorded).find(|(_, mark)| *mark == SHOWN).map(|(serial, _)| serial);
+        let shown = settled(&start.visible, &shown);
+        let timeline = Timeline::new(start.durable.clone(), when.map(|when| (when, shown)), spans);
+        let is_stopped = calls.last() == Some(&Call::Stop);
+        let is_visible = is_struck && !matches!(case.fault, Fault::Nothing | Fault::MemorySlow);
+        let is_clean = is_stopped && !is_visible && !has_loss;
+        let version = start.version + calls.len() as Version;
+        let end = stage.platters();
+        let life =
+            Self { way, traces, timeline, end, missing, has_loss, is_stopped, is_clean, version };
+        life.judge_calls(case, &calls, &notes, is_struck)?;
+        Ok(Some(life))
+    }
+
+    /// Judges the answers of the calls.
+    fn judge_calls(
+        &self,
+        case: &Case,
+        calls: &[Call],
+        notes: &Notes,
+        is_struck: bool,
+    ) -> Result<(), String> {
+        let fault = if is_struck { case.fault } else { Fault::Nothing };
+        for (number, error) in &notes.errors {
+            let call = &calls[*number];
+            if !is_excused(case.device, fault, self.has_loss, call) {
+                return Err(format!("call {number}, {call:?}, failed: {error}"));
+            }
+        }
+        for (number, first, shown) in &notes.looks {
+            let span = &self.timeline.spans[*number];
+            let (Some(issued), Some(answered)) = (span.issued, span.answered) else { continue };
+            let allowed = self.timeline.allowed(issued, answered, Certain::Answered);
+            let allowed = &allowed[*first as usize..*first as usize + shown.len()];
+            judge(shown, allowed, *first)
+                .map_err(|wrong| format!("call {number}, {:?}: {wrong}", calls[*number]))?;
+        }
+        Ok(())
+    }
+
+    /// What each sector may show after a kill before an event, and after a cut then. A set may
+    /// leave anything where it was discarded, until a flush covers what was written there.
+    pub(super) fn allowed(&self, device: Device, serial: u64) -> (Allowed, Allowed) {
+        let of = |certain| self.timeline.allowed(serial, serial, certain);
+        let (mut killed, cut) = (of(Certain::Answered), of(Certain::Durable));
+        if device.level().is_some() {
+            let both = killed.iter_mut().zip(&cut);
+            both.for_each(|(killed, cut)| killed.extend(cut.iter().filter(|it| **it == ANYTHING)));
+        }
+        (killed, cut)
+    }
+
+    /// The serial numbers of all events.
+    pub(super) fn serials(&self) -> Vec<u64> {
+        let events = self.traces.iter().flat_map(Trace::events);
+        let mut serials: Vec<u64> = events.map(|event| event.serial).collect();
+        serials.sort_unstable();
+        serials.dedup();
+        let end = serials.last().map_or(0, |last| last + 1);
+        serials.push(end);
+        serials
+    }
+
+    /// The disks before an event.
+    pub(super) fn platters(&self, serial: u64) -> Vec<Platter> {
+        self.traces.iter().map(|trace| trace.platter_at(trace.position_of(serial))).collect()
+    }
+}
+
+/// The violation of a life whose calls are not all answered.
+fn unanswered(calls: &[Call], recorded: &Trace) -> String {
+    let (made, answered): (Vec<u64>, Vec<u64>) =
+        marks(recorded).map(|(_, mark)| mark).partition(|mark| mark % 4 == 0);
+    let is_open = |mark: &&u64| !answered.iter().any(|it| it / 4 == **mark / 4);
+    let open = made.iter().filter(is_open).filter_map(|mark| calls.get(*mark as usize / 4));
+    format!("a life has no end: {:?} are not answered", open.collect::<Vec<_>>())
+}
+
+/// Whether a call may fail.
+fn is_excused(device: Device, fault: Fault, has_loss: bool, call: &Call) -> bool {
+    let changes = matches!(call, Call::Write { .. } | Call::Discard(_) | Call::Flush);
+    let of_loss = has_loss && !changes;
+    let is_set = device.level().is_some();
+    match fault {
+        // The volume goes on without its memory, if it has lost nothing.
+        Fault::MemoryWrite | Fault::MemoryFlush => {
+            has_loss || matches!(call, Call::Settle(_) | Call::Up)
+        }
+        Fault::MemoryRead => true,
+        // A set does without the disk.
+        Fault::BelowWrite | Fault::BelowFlush | Fault::BelowRead | Fault::Full => {
+            !is_set || fault == Fault::Full || of_loss
+        }
+        Fault::Nothing | Fault::MemorySlow | Fault::Rot(_) | Fault::Away => of_loss,
+    }
+}
+
+fn marks(trace: &Trace) -> impl Iterator<Item = (u64, u64)> {
+    trace.events().iter().filter_map(|event| match event.event {
+        Event::Mark(Mark::Number(mark)) => Some((event.serial, mark)),
+        _ => None,
+    })
+}
+
+/// The calls with their times: call `n` is issued at mark `4 n`, and answered at `4 n + 1`, or with
+/// an error at `4 n + 2`.
+fn spans(
+    calls: &[Call],
+    notes: &Notes,
+    (version, is_whole): (Version, bool),
+    trace: &Trace,
+) -> Vec<Span> {
+    let effect = |(number, call): (usize, &Call)| match call {
+        Call::Write { is_through, .. } => {
+            Effect::Write { version: version + number as Version, is_through: *is_through }
+        }
+        Call::Discard(_) => Effect::Discard,
+        Call::Flush => Effect::Flush,
+        // One that has failed, or has no NVRAM, is not flushed.
+        Call::Stop if is_whole => Effect::Flush,
+        _ => Effect::None,
+    };
+    let mut spans: Vec<Span> = calls
+        .iter()
+        .enumerate()
+        .map(|(number, call)| Span {
+            effect: effect((number, call)),
+            sectors: call.sectors(),
+            issued: None,
+            answered: None,
+            is_good: false,
+        })
+        .collect();
+    for (serial, mark) in marks(trace).filter(|(_, mark)| *mark != SHOWN) {
+        let span = &mut spans[(mark / 4) as usize];
+        match mark % 4 {
+            0 => span.issued = Some(serial),
+            end => (span.answered, span.is_good) = (Some(serial), end == 1),
+        }
+    }
+    for (number, costs) in &notes.costs {
+        let Span { issued, .. } = spans[*number];
+        let damage = |sectors: &Range<u64>| Span {
+            effect: Effect::Damage,
+            sectors: sectors.clone(),
+            issued,
+            answered: issued,
+            is_good: true,
+        };
+        spans.extend(costs.iter().map(damage));
+    }
+    spans
+}
+
+impl Run<'_> {
+    /// Makes the calls of all callers; a stop comes behind them.
+    async fn all(&self, callers: &[Vec<Call>]) {
+        let mut first = 0;
+        let mut together = Vec::new();
+        let mut stop = None;
+        for calls in callers {
+            if calls[..] == [Call::Stop] {
+                stop = Some(first);
+            } else {
+                together.push(self.in_turn(first, calls));
+            }
+            first += calls.len();
+        }
+        join_all(together).await;
+        if let Some(number) = stop {
+            self.make(number, &Call::Stop).await;
+        }
+    }
+
+    async fn in_turn(&self, first: usize, calls: &[Call]) {
+        for (number, call) in (first..).zip(calls) {
+            self.make(number, call).await;
+        }
+    }
+
+    async fn make(&self, number: usize, call: &Call) {
+        let mark = |end: u64| self.stage.memory().mark(Mark::Number(4 * number as u64 + end));
+        mark(0);
+        let done = self.call(number, call).await;
+        mark(if done.is_ok() { 1 } else { 2 });
+        if let Err(error) = done {
+            self.notes.borrow_mut().errors.push((number, error));
+        }
+    }
+
+    async fn call(&self, number: usize, call: &Call) -> Result<(), IoError> {
+        let device = &self.opened.device;
+        let nvram = self.opened.nvram.as_ref();
+        let sectors = call.sectors();
+        let (at, length) = (sectors.start * SECTOR, (sectors.end - sectors.start) * SECTOR);
+        let look = |read: &[u8]| {
+            let shown = versions_in(read, sectors.start);
+            self.notes.borrow_mut().looks.push((number, sectors.start, shown));
+        };
+        match call {
+            Call::Write { is_through, .. } => {
+                let version = self.version + number as Version;
+                let data = vec![bytes(version, sectors.clone()).into()];
+                let how = if *is_through { Durability::Through } else { Durability::Plain };
+                device.write(at, data, how).await
+            }
+            Call::Discard(_) => device.discard(at, length).await,
+            Call::Read(_) => {
+                let room = block::Buffer::unfilled(length as usize);
+                device.read(at, room).await.map(|read| look(&read))
+            }
+            Call::Mend(_) => {
+                let first = sectors.start;
+                let is_right: block::IsRight =
+                    Rc::new(move |read| !versions_in(read, first).contains(&UNKNOWN));
+                let mended = device.mend(at, length, is_right).await?;
+                mended.iter().for_each(|read| look(read));
+                Ok(())
+            }
+            Call::Flush => device.flush().await,
+            Call::Settle(is_down) => match nvram {
+                Some(nvram) => nvram.settle(*is_down).await,
+                None => Ok(()),
+            },
+            Call::Up => match nvram {
+                Some(nvram) => nvram.up().await,
+                None => Ok(()),
+            },
+            Call::Hurry(is_hurried) => {
+                nvram.iter().for_each(|nvram| nvram.hurry(*is_hurried));
+                Ok(())
+            }
+            Call::Pause(time) => {
+                self.stage.executor.runtime().clock.sleep(*time).await;
+                Ok(())
+            }
+            Call::Strike => {
+                self.strike(number);
+                Ok(())
+            }
+            Call::Stop => device.close().await,
+        }
+    }
+
+    /// The fault begins.
+    fn strike(&self, number: usize) {
+        let prng = &mut *self.prng.borrow_mut();
+        let memory = self.stage.memory();
+        let is_set = self.case.device.level().is_some();
+        let below = match self.case.device.level() {
+            Some(_) => self.missing.get().unwrap_or_else(|| prng.index(self.case.device.members())),
+            None => 0,
+        };
+        let (disk, verb) = match self.case.fault {
+            Fault::MemoryWrite => (memory, Verb::Write),
+            Fault::MemoryFlush => (memory, Verb::Flush),
+            Fault::MemoryRead | Fault::MemorySlow => (memory, Verb::Read),
+            Fault::BelowWrite | Fault::Full => (&self.stage.disks[below], Verb::Write),
+            Fault::BelowFlush => (&self.stage.disks[below], Verb::Flush),
+            Fault::BelowRead => (&self.stage.disks[below], Verb::Read),
+            Fault::Rot(part) => {
+                let Some(entries) = Entries::of(&memory.platter().durable_image()) else { return };
+                let Some(damage) = entries.damage(part, prng) else { return };
+                memory.rot(damage.at + prng.below(damage.length), prng.below(8) as u8);
+                return self.notes.borrow_mut().costs.push((number, damage.costs));
+            }
+            Fault::Nothing | Fault::Away => return,
+        };
+        if !Rc::ptr_eq(disk, memory) && is_set {
+            self.missing.set(Some(below));
+        }
+        let effect = match self.case.fault {
+            Fault::Full => Harm::NoSpace,
+            Fault::MemorySlow => Harm::Slow(Duration::from_millis(prng.between(1, 40))),
+            _ => Harm::Eio,
+        };
+        let first = prng.between(1, 12);
+        let fault = Struck::on(verb, effect);
+        if self.case.fault == Fault::MemorySlow {
+            let some = (0..20).map(|turn| first + 4 * turn);
+            some.for_each(|nth| disk.inject(fault.clone().nth(nth)));
+        } else if self.case.fault == Fault::Full && is_set {
+            // A set waits until there is room.
+            (first..first + prng.between(1, 12))
+                .for_each(|nth| disk.inject(fault.clone().nth(nth)));
+        } else if prng.chance(1, 2) {
+            disk.inject(fault.nth(first).forever());
+        } else {
+            let some = first..first + prng.between(1, 4);
+            some.for_each(|nth| disk.inject(fault.clone().nth(nth)));
+        }
+    }
+}
