@@ -95,9 +95,11 @@ pub(crate) struct Directory {
     open: BTreeSet<u64>,
     /// Entries that were written since the last flush of the NVRAM began.
     unflushed: BTreeMap<u64, Buffer>,
-    /// Blocks of which no caller has heard that they are durable, each with its latest entry that
-    /// was not written through.
-    unanswered: BTreeMap<u64, u64>,
+    /// Plain writes that callers have heard of.
+    heard: u64,
+    /// Blocks of which no caller has heard that they are durable: the first and the last of such
+    /// writes.
+    owed: BTreeMap<u64, [u64; 2]>,
 }
 
 impl Directory {
@@ -124,7 +126,8 @@ impl Directory {
             next_sequence,
             open: BTreeSet::new(),
             unflushed: BTreeMap::new(),
-            unanswered: BTreeMap::new(),
+            heard: 0,
+            owed: BTreeMap::new(),
         }
     }
 
@@ -248,16 +251,34 @@ impl Directory {
         !self.held.contains_key(&place) || self.current(place).is_some_and(is_lost)
     }
 
-    /// Blocks with entries before this sequence of which no caller has heard that they are durable,
-    /// and which are not below.
-    pub(crate) fn unanswered(&self, end: u64) -> BTreeSet<u64> {
-        let before = self.unanswered.iter().filter(|(_, sequence)| **sequence < end);
-        before.map(|(&place, _)| place).filter(|&place| self.is_dirty(place)).collect()
+    /// A caller hears that a plain write of these blocks is completed: a later flush owes it.
+    pub(crate) fn owe(&mut self, places: Range<u64>) {
+        self.heard += 1;
+        for place in places {
+            if !self.is_dirty(place) {
+                continue;
+            }
+            self.owed.entry(place).or_insert([self.heard; 2])[1] = self.heard;
+        }
     }
 
-    /// Callers have heard that entries before this sequence are durable.
-    pub(crate) fn answered(&mut self, end: u64) {
-        self.unanswered.retain(|_, sequence| *sequence >= end);
+    /// The number of plain writes that a flush owes which is asked for now.
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard
+    }
+
+    /// Blocks that such a flush owes, and which are not below.
+    pub(crate) fn owed(&self, heard: u64) -> BTreeSet<u64> {
+        let owed = self.owed.iter().filter(|(_, [first, _])| *first <= heard);
+        owed.map(|(&place, _)| place).collect()
+    }
+
+    /// A caller hears that such a flush is completed.
+    pub(crate) fn pay(&mut self, heard: u64) {
+        self.owed.retain(|_, [first, last]| {
+            *first = (*first).max(heard + 1);
+            *last > heard
+        });
     }
 
     /// Takes free buffers for a write. None if there are too few.
@@ -298,7 +319,6 @@ impl Directory {
             self.open.remove(&entry.sequence);
         } else {
             self.unflushed.insert(entry.sequence, buffer);
-            self.unanswered.insert(entry.place, entry.sequence);
         }
         if let Some(before) = self.current.insert(entry.place, buffer) {
             let older = &mut self.slots[before as usize];
@@ -389,7 +409,7 @@ impl Directory {
         };
         if is_below {
             self.dirty_with(entry.place).remove(&entry.place);
-            self.unanswered.remove(&entry.place);
+            self.owed.remove(&entry.place);
         }
         if is_below && entry.lost == 0 {
             self.clean.push_back((buffer, sequence));
@@ -415,7 +435,7 @@ impl Directory {
     pub(crate) fn drop_block(&mut self, place: u64) {
         if let Some(buffer) = self.current.remove(&place) {
             self.dirty_with(place).remove(&place);
-            self.unanswered.remove(&place);
+            self.owed.remove(&place);
             self.make_stale(buffer);
         }
     }
@@ -531,7 +551,7 @@ impl Directory {
         let (buffers, next) = (self.buffers(), self.next_sequence);
         let void: Vec<u64> = self.slots.iter().map(|slot| slot.void).collect();
         let pins = std::mem::take(&mut self.pins);
-        *self = Self { pins, ..Self::new(buffers, next) };
+        *self = Self { pins, heard: self.heard, ..Self::new(buffers, next) };
         self.slots.iter_mut().zip(void).for_each(|(slot, void)| slot.void = void);
     }
 }

@@ -122,15 +122,15 @@ impl Cache {
         has_moved || has_voided
     }
 
-    /// Makes durable what callers have written before.
-    pub(crate) async fn flush_for_caller(&self) -> Result<(), IoError> {
-        let end = self.directory.borrow().next_sequence();
+    /// Makes durable what callers have written before: so many plain writes they have heard of.
+    pub(crate) async fn flush_for_caller(&self, heard: u64) -> Result<(), IoError> {
         self.flush().await?;
         if self.distrusts() && !is_planted(Bug::TrustingFlush) {
-            let owed = self.directory.borrow().unanswered(end);
+            let owed = self.directory.borrow().owed(heard);
             self.bring_below(owed).await?;
         }
-        self.directory.borrow_mut().answered(end);
+        let now = self.directory.borrow().heard();
+        self.directory.borrow_mut().pay(if is_planted(Bug::PaidAhead) { now } else { heard });
         Ok(())
     }
 

@@ -263,15 +263,29 @@ impl BlockDevice for Nvram {
     }
 
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
-        self.run_on(Verb::Write, async move |cache| {
+        let (cache, length) = (self.cache.clone(), block::length_of(&data));
+        let written = self.run_on(Verb::Write, async move |cache| {
             cache.write(offset, data.clone(), durability).await
-        })
+        });
+        async move {
+            written.await?;
+            if durability == Durability::Plain {
+                cache.directory.borrow_mut().owe(writing::places(offset, length));
+            }
+            Ok(())
+        }
+        .boxed_local()
     }
 
     fn flush(&self) -> Io<()> {
+        let heard = self.cache.directory.borrow().heard();
         self.run_on(Verb::Flush, async move |cache| {
             cache.check(Verb::Flush)?;
-            if cache.passes() { cache.below.flush().await } else { cache.flush_for_caller().await }
+            if cache.passes() {
+                cache.below.flush().await
+            } else {
+                cache.flush_for_caller(heard).await
+            }
         })
     }
 

@@ -57,6 +57,8 @@ planted::bugs! {
     HastyPass,
     /// A flush covers only what the NVRAM holds, although the battery is bad.
     TrustingFlush,
+    /// A flush counts for writes that callers heard of while it was under way.
+    PaidAhead,
     /// Writes are held again after a bad battery before the volume's record says so.
     UnsaidReturn,
     /// Lost sectors of a block are forgotten when another part of it is written.

@@ -106,7 +106,7 @@ fn nothing_is_answered_with_a_bad_battery_that_is_not_below() {
 fn each_rule_of_the_battery_that_is_broken_is_seen() {
     use nvram::planted::Bug;
 
-    for bug in [Bug::IgnoredBattery, Bug::HastyPass, Bug::UnsaidReturn] {
+    for bug in [Bug::IgnoredBattery, Bug::HastyPass, Bug::PaidAhead, Bug::UnsaidReturn] {
         let found = crate::with(bug, || {
             (0..200).find(|&seed| std::panic::catch_unwind(|| live(seed)).is_err())
         });
