@@ -162,12 +162,6 @@ fn make_all(
     let unit = arguments.stripe_unit.unwrap_or(usual.unit);
     let options = MakeOptions { unit, log: usual.log.min(least / LOG_SHARE), ..usual };
     let log_size = check_disks((arguments, design), &options, (paths, &disks), &spares)?;
-    let nvram = arguments.nvram.as_ref().map(|path| {
-        let size =
-            NvramSize { asked: arguments.upper, pinned: log_size * u64::from(arguments.pin_log) };
-        open_nvram(path, size, arguments.force, making).map(|disk| (path.clone(), disk))
-    });
-    let nvram = nvram.transpose()?;
     set_state::probe(folder)?;
     if !arguments.sparse {
         let all = disks.iter().zip(paths).chain(spares.iter().zip(&arguments.spare));
@@ -175,15 +169,15 @@ fn make_all(
             disk.allocate().map_err(|source| Failure::no_space(path, source))?;
         }
     }
-    if let Some((path, disk)) = &nvram {
-        disk.allocate().map_err(|source| Failure::no_space(path, source))?;
-    }
-    making.go_on(Stage::Writing)?;
-    let nvram_settings = nvram.as_ref().map(|(path, _)| NvramSettings {
-        path: real_place(path),
-        health: None,
-        pin_log: arguments.pin_log,
+    let pinned = log_size * u64::from(arguments.pin_log);
+    let nvram = arguments.nvram.as_ref().map(|path| {
+        let size = NvramSize { asked: arguments.upper, pinned };
+        open_nvram(path, size, arguments.force, making).map(|disk| (path.clone(), disk))
     });
+    let nvram = nvram.transpose()?;
+    making.go_on(Stage::Writing)?;
+    let nvram_settings =
+        nvram.as_ref().map(|(path, _)| NvramSettings::new(real_place(path), arguments.pin_log));
     let made = reactor::block_on(|runtime| async move {
         let options = (&options, log_size, design);
         make_on(arguments, (disks, spares, nvram), paths, options, &runtime).await
@@ -286,7 +280,7 @@ impl NvramSize {
     }
 }
 
-/// Opens or creates a file or device that becomes an NVRAM.
+/// Opens or creates a file or device that becomes an NVRAM, with room on its host for all of it.
 ///
 /// # Errors
 /// [`Failure`] if there is something else on it, or it is too small.
@@ -320,6 +314,7 @@ pub(crate) fn open_nvram(
             "{shown} has {has}, and a log of {log} that stays in the NVRAM takes {least}"
         )));
     }
+    disk.allocate().map_err(|source| Failure::no_space(path, source))?;
     Ok(disk)
 }
 

@@ -200,14 +200,9 @@ async fn give_nvram(
     let log_size = volume.settings.log_size.unwrap_or_default();
     let size = NvramSize { asked: None, pinned: log_size * u64::from(arguments.pin_log) };
     let disk = open_nvram(place, size, arguments.force, making)?;
-    disk.allocate().map_err(|source| Failure::no_space(place, source))?;
     let mut given = put_in_front(&volume.path, (place, disk), set, runtime).await;
     if given.is_ok() {
-        let nvram = Some(NvramSettings {
-            path: real_place(place),
-            health: None,
-            pin_log: arguments.pin_log,
-        });
+        let nvram = Some(NvramSettings::new(real_place(place), arguments.pin_log));
         let settings = Volume::find(folder).map(|found| found.settings);
         given = settings.and_then(|now| write_settings(folder, &Settings { nvram, ..now }));
     }

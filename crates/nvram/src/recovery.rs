@@ -124,9 +124,9 @@ pub(crate) async fn recover(
     Ok(Recovery { directory, recovered, torn_marks })
 }
 
-/// What all buffers hold.
+/// The contents of all buffers.
 struct Buffers {
-    /// Of each, with its newest header.
+    /// One for each buffer, with its newest header.
     contents: Vec<(Content, Option<Header>)>,
     /// The sequence up to which all was durable.
     durable: u64,

@@ -32,7 +32,7 @@ static ENTRIES: [Entry; MOST] = [const {
     Entry { start: AtomicUsize::new(0), end: AtomicUsize::new(0), faults: AtomicUsize::new(0) }
 }; MOST];
 
-/// What had been done with the signal before. Set before a mapping is watched.
+/// The action of the signal before. Set before a mapping is watched.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// A mapping whose faults are counted.

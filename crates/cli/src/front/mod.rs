@@ -49,7 +49,7 @@ pub(crate) struct Front {
     survives_power: Option<bool>,
     /// The file that says how its battery is, if there is one.
     health: Option<PathBuf>,
-    /// What that said to a reader.
+    /// Its reading for a reader.
     reading: RefCell<Option<Health>>,
     runtime: Runtime,
     presence: Presence,

@@ -54,7 +54,7 @@ pub(super) enum Kind {
     File,
 }
 
-/// What the host says of the battery.
+/// State of the battery, as the host tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Battery {
@@ -141,7 +141,7 @@ impl Status {
         told(self) == told(other)
     }
 
-    /// What the log tells of a change to this state.
+    /// The log's words for a change to this state.
     pub(super) fn change(&self) -> String {
         match (self.state, &self.error) {
             (State::Up, _) => format!("up, battery {}", self.battery),

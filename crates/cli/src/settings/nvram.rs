@@ -20,3 +20,10 @@ pub struct NvramSettings {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pin_log: bool,
 }
+
+impl NvramSettings {
+    /// Those of a new NVRAM.
+    pub const fn new(path: PathBuf, pin_log: bool) -> Self {
+        Self { path, health: None, pin_log }
+    }
+}

@@ -261,7 +261,7 @@ fn an_nvram_that_cannot_be_is_refused_before_anything_is_written() {
     mkfs(text(&small), &["--upper", "64K"]).failed(2, "too little for an NVRAM");
     mkfs(text(&small), &["--policy", "sync", "--pin-log"]).failed(2, "--pin-log says nothing");
     let told = mkfs(text(&small), &["--upper", "1M", "--pin-log"]).failed(2, "takes");
-    assert!(told.contains("a log of 4M that stays in the NVRAM takes 7M"), "{told}");
+    assert!(told.contains("a log of 8 MiB that stays in the NVRAM takes 14 MiB"), "{told}");
     assert!(!small.exists() && !volume.exists());
     let disk = folder.path("d0");
     let second = folder.path("d1");

@@ -1,4 +1,4 @@
-//! What an administrator sees of an NVRAM: its battery, what it has lost, and why it is not used.
+//! The administrator's view of an NVRAM: its battery, its losses, and why it is not used.
 
 use std::fs;
 use std::path::PathBuf;

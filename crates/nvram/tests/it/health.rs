@@ -14,7 +14,7 @@ use sim::{Effect, Fault, Image, Prng};
 use crate::pairs::{Running, new_volume};
 use crate::world::{Model, play};
 
-/// What the disk below has after a power cut that takes everything it may.
+/// The disk below after a power cut that takes everything it may.
 fn durable_below(running: &Running) -> Image {
     running.world.below.platter().image_with(|_| sim::Fate::Lost)
 }
@@ -31,7 +31,7 @@ fn bad(prng: &mut Prng) -> Health {
 fn beside_a_battery(running: &Running, device: &Nvram, model: &Model, prng: &mut Prng) -> bool {
     let executor = &running.world.executor;
     let mut work = play(model, device, prng.next_u64(), 60).boxed_local();
-    // What ends is followed by more.
+    // More follows when the work ends.
     let mut go_on = |length, prng: &mut Prng| {
         if executor.block_on_for(length, &mut work).is_some() {
             work = play(model, device, prng.next_u64(), 10).boxed_local();
