@@ -185,6 +185,11 @@ impl DiskFile {
         Self { direct, ..self }
     }
 
+    /// Whether it is a block device.
+    pub(crate) fn is_device(&self) -> bool {
+        self.is_device
+    }
+
     /// The file for all operations other than reads and writes.
     pub(crate) fn file(&self) -> &File {
         &self.file

@@ -106,6 +106,10 @@ impl MappedDevice {
     /// # Errors
     /// The file, if it is none.
     pub fn new(file: DiskFile) -> Result<Self, Box<DiskFile>> {
+        // The name of a device lies in memory, and the device does not.
+        if file.is_device() {
+            return Err(Box::new(file));
+        }
         let persistent = Memory::map(&file, libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC);
         let is_persistent = persistent.is_ok();
         let memory = match persistent {

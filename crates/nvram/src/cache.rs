@@ -42,8 +42,11 @@ pub(crate) struct Cache {
     pub(crate) moved: Signal,
     /// The keeper has something to do.
     pub(crate) wake: Rc<Signal>,
-    /// Whether it is at work.
-    pub(crate) is_working: Cell<bool>,
+    /// Whether it is at work itself, and how many rounds are under way.
+    pub(crate) is_keeping: Cell<bool>,
+    pub(crate) rounds: Cell<usize>,
+    /// Steps that may have made something possible: entries written, below, void, or read.
+    pub(crate) steps: Cell<u64>,
     /// Everything is to go below, and a task waits for that.
     pub(crate) is_draining: Cell<bool>,
     /// Everything is to go below soon. Apart, since one may end while the other goes on.
@@ -111,7 +114,9 @@ impl Cache {
             left: Signal::new(),
             moved: Signal::new(),
             wake: Rc::new(Signal::new()),
-            is_working: Cell::new(false),
+            is_keeping: Cell::new(false),
+            rounds: Cell::new(0),
+            steps: Cell::new(0),
             is_draining: Cell::new(false),
             is_hurried: Cell::new(false),
             is_refused: Cell::new(false),
@@ -141,6 +146,12 @@ impl Cache {
             }
             left.await;
         }
+    }
+
+    /// Something may have become possible.
+    pub(crate) fn step(&self) {
+        self.steps.set(self.steps.get() + 1);
+        self.moved.notify();
     }
 
     /// Nothing is promised any more: the NVRAM or the device below has failed.
@@ -330,6 +341,10 @@ impl Cache {
         let label = Label { first_sequence, durable, is_down, ..self.label.get() };
         self.write_label(label).await.inspect_err(|error| self.fail_memory(error))?;
         if !is_planted(Bug::HastyDown) {
+            // A reading of the battery may have woken the keeper.
+            while self.is_working() {
+                self.moved.wait().await;
+            }
             self.directory.borrow_mut().clear();
         }
         Ok(())
@@ -354,7 +369,7 @@ impl Cache {
         if self.is_retired.get() {
             return Ok(());
         }
-        while self.is_working.get() {
+        while self.is_working() {
             self.moved.wait().await;
         }
         let (mut from, mut refusals) = (0, 0);

@@ -1,5 +1,8 @@
 //! The keeper: a task that writes dirty blocks below and makes buffers free.
 //!
+//! Blocks go below in rounds, some of which are under way at a time: while one reads the memory or
+//! flushes, others keep the disks busy.
+//!
 //! It works while few buffers are free, while many blocks are dirty, or while everything is to go
 //! below. Blocks go below in the order of their addresses, neighbours together; pinned ones only
 //! with everything.
@@ -23,8 +26,9 @@ use crate::format::{BLOCK, MARKS, SECTOR, encode_marks};
 use crate::planted::{Bug, is_planted};
 use crate::reading::runs;
 
-/// Blocks of one round.
-const ROUND: usize = 128;
+/// Blocks of one round, and the most rounds at a time.
+pub(crate) const ROUND: usize = 64;
+const ROUNDS: usize = 8;
 /// The most that one write below takes.
 const RUN: u64 = 1 << 20;
 /// Time between attempts while the device below has no room.
@@ -48,6 +52,7 @@ impl Run {
 pub(crate) fn start(cache: &Rc<Cache>) {
     let (weak, wake) = (Rc::downgrade(cache), cache.wake.clone());
     let keeper = async move {
+        let mut from = 0;
         loop {
             let woken = wake.wait();
             let Some(cache) = Weak::upgrade(&weak) else { return };
@@ -55,10 +60,12 @@ pub(crate) fn start(cache: &Rc<Cache>) {
                 cache.moved.notify();
                 return;
             }
-            cache.is_working.set(true);
-            cache.work().await;
-            cache.is_working.set(false);
-            cache.moved.notify();
+            cache.is_keeping.set(true);
+            cache.work(&mut from).await;
+            cache.is_keeping.set(false);
+            if cache.rounds.get() == 0 {
+                cache.moved.notify(); // else the end of a round does, and until then nothing is new
+            }
             drop(cache);
             woken.await;
         }
@@ -67,9 +74,13 @@ pub(crate) fn start(cache: &Rc<Cache>) {
 }
 
 impl Cache {
-    /// Works until there is nothing to do.
-    async fn work(&self) {
-        let mut from = 0;
+    /// Whether the keeper or one of its rounds is at work.
+    pub(crate) fn is_working(&self) -> bool {
+        self.is_keeping.get() || self.rounds.get() > 0
+    }
+
+    /// Works until there is nothing to do, or until a round has to end first.
+    async fn work(self: &Rc<Self>, from: &mut u64) {
         loop {
             if self.check(Verb::Write).is_err() {
                 return;
@@ -90,12 +101,16 @@ impl Cache {
                 has_moved |= self.void_some(None).await;
             }
             if drains || self.is_high() || is_low && !has_moved {
-                has_moved |= self.destage_round(&mut from, drains).await;
+                has_moved |= self.begin_rounds(from, drains);
+            }
+            if is_low && !has_moved && self.rounds.get() == 0 {
+                // Pinned blocks go below if nothing else makes room.
+                has_moved = self.begin_rounds(from, true);
             }
             if !has_moved {
                 // Nothing that is lost makes room for anything.
-                self.is_stuck.set(is_low && self.directory.borrow().is_stuck());
-                self.moved.notify();
+                let is_idle = self.rounds.get() == 0;
+                self.is_stuck.set(is_low && is_idle && self.directory.borrow().is_stuck());
                 return;
             }
             self.moved.notify();
@@ -121,7 +136,10 @@ impl Cache {
             if is_planted(Bug::HastyReuse) { Ok(()) } else { self.write_marks(&chosen).await };
         let mut directory = self.directory.borrow_mut();
         match marked {
-            Ok(()) => directory.voided(&chosen),
+            Ok(()) => {
+                directory.voided(&chosen);
+                self.step();
+            }
             Err(error) => {
                 directory.not_voided(chosen);
                 drop(directory);
@@ -162,6 +180,31 @@ impl Cache {
         self.flush().await
     }
 
+    /// Begins as many rounds as there may be. Whether there was something to begin.
+    fn begin_rounds(self: &Rc<Self>, from: &mut u64, are_all: bool) -> bool {
+        let mut has_begun = false;
+        while self.rounds.get() < ROUNDS {
+            let places = self.directory.borrow().next_dirty(*from, ROUND, are_all);
+            let Some(last) = places.last() else { break };
+            *from = last + 1;
+            let going = self.begin_destage(places);
+            if going.is_empty() {
+                break;
+            }
+            self.rounds.set(self.rounds.get() + 1);
+            has_begun = true;
+            let cache = self.clone();
+            let round = async move {
+                cache.destage(going).await;
+                cache.rounds.set(cache.rounds.get() - 1);
+                cache.step();
+                cache.wake.notify();
+            };
+            self.runtime.tasks.spawn(round.boxed_local());
+        }
+        has_begun
+    }
+
     /// Writes some dirty blocks below, pinned ones only if all are to go. Whether anything has
     /// changed.
     pub(crate) async fn destage_round(&self, from: &mut u64, are_all: bool) -> bool {
@@ -173,6 +216,16 @@ impl Cache {
 
     /// Writes these blocks below, as far as they are dirty. Whether anything has changed.
     pub(crate) async fn destage_places(&self, places: Vec<u64>) -> bool {
+        let going = self.begin_destage(places);
+        let has_moved = !going.is_empty();
+        if has_moved {
+            self.destage(going).await;
+        }
+        has_moved
+    }
+
+    /// The current entries of these blocks, sorted, as far as they are dirty: they go below now.
+    fn begin_destage(&self, places: Vec<u64>) -> Vec<(Buffer, Entry)> {
         let mut going: Vec<(Buffer, Entry)> = Vec::new();
         for place in places {
             let mut directory = self.directory.borrow_mut();
@@ -181,10 +234,11 @@ impl Cache {
                 going.push((buffer, entry));
             }
         }
-        if going.is_empty() {
-            return false;
-        }
         going.sort_unstable_by_key(|(_, entry)| entry.place);
+        going
+    }
+
+    async fn destage(&self, going: Vec<(Buffer, Entry)>) {
         let done = self.send(&going).await;
         let is_below =
             |number: usize| done.as_ref().is_ok_and(|refused| !refused.contains(&number));
@@ -205,7 +259,6 @@ impl Cache {
             }
             Err(error) => self.fail(&error),
         }
-        true
     }
 
     /// Writes blocks below, and flushes. Gives those for which there is no room, by their numbers.
@@ -262,7 +315,7 @@ impl Cache {
                 break Err(error);
             }
             let is_empty = self.directory.borrow().dirty() == 0;
-            if is_empty && !self.is_working.get() {
+            if is_empty && !self.is_working() {
                 break Ok(());
             }
             if self.is_refused.get() {

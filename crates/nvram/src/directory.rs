@@ -13,6 +13,7 @@
 //!    its block that is not durably void: else an older one would be believed after a crash.
 //! 5. Sequences only grow. All entries up to [`Directory::durable`] are durable or void.
 //! 6. Pinned blocks leave so many buffers to the others that these can always go on.
+//! 7. Of a block one entry at a time is on its way below: an earlier one must not come there last.
 //!
 //! Not asserted: 3 and 5, which are about the medium and which `tests/it` breaks.
 
@@ -90,6 +91,8 @@ pub(crate) struct Directory {
     pinned: BTreeSet<u64>,
     /// Blocks that go below only when all do.
     pins: Range<u64>,
+    /// Blocks of which an entry is on its way below, the current one or one before it.
+    destaging: BTreeSet<u64>,
     next_sequence: u64,
     /// Sequences of entries that are neither durable nor durably void.
     open: BTreeSet<u64>,
@@ -123,6 +126,7 @@ impl Directory {
             dirty: BTreeSet::new(),
             pinned: BTreeSet::new(),
             pins: 0..0,
+            destaging: BTreeSet::new(),
             next_sequence,
             open: BTreeSet::new(),
             unflushed: BTreeMap::new(),
@@ -367,22 +371,28 @@ impl Directory {
         }
     }
 
-    /// Dirty blocks from here on, in their order, and then from the start. Pinned ones come last,
-    /// if all are to go below.
+    /// Dirty blocks from here on, in their order, and then from the start, but for those of which
+    /// an entry is on its way below. Pinned ones come last, if all are to go below.
     pub(crate) fn next_dirty(&self, from: u64, most: usize, are_all: bool) -> Vec<u64> {
         let behind = self.dirty.range(from..).chain(self.dirty.range(..from));
         let are_pinned_too =
             are_all && !is_planted(Bug::ForgottenPins) || is_planted(Bug::LoosePins);
         let pinned = self.pinned.iter().filter(|_| are_pinned_too);
-        behind.chain(pinned).copied().take(most).collect()
+        let is_idle =
+            |place: &&u64| !self.destaging.contains(*place) || is_planted(Bug::TwoDestages);
+        let all = behind.chain(pinned).filter(is_idle);
+        all.copied().take(most).collect()
     }
 
     /// The current entry of a block goes below.
     pub(crate) fn destage(&mut self, place: u64) -> Option<(Buffer, Entry)> {
         let (buffer, entry, state) = self.current(place)?;
-        if state != EntryState::Dirty {
+        let is_alone = !self.destaging.contains(&place) || is_planted(Bug::TwoDestages);
+        if state != EntryState::Dirty || !is_alone {
             return None;
         }
+        let is_first = self.destaging.insert(place);
+        assert!(is_first || is_planted(Bug::TwoDestages), "invariant 7: block {place}");
         self.slots[buffer as usize].state = EntryState::Destaging;
         Some((buffer, entry))
     }
@@ -390,6 +400,7 @@ impl Directory {
     /// It is durable below, or it is not. If it is not current any more, nothing changes.
     pub(crate) fn destaged(&mut self, buffer: Buffer, sequence: u64, is_below: bool) {
         let Some(entry) = self.entry(buffer) else { return };
+        self.destaging.remove(&entry.place);
         let state = self.slots[buffer as usize].state;
         if is_planted(Bug::OverwrittenClean)
             && is_below
@@ -442,8 +453,7 @@ impl Directory {
 
     /// Whether a destage of any of these blocks is under way.
     pub(crate) fn is_destaging(&self, places: Range<u64>) -> bool {
-        let mut current = self.current.range(places);
-        current.any(|(_, &buffer)| self.slots[buffer as usize].state == EntryState::Destaging)
+        self.destaging.range(places).next().is_some()
     }
 
     pub(crate) fn hold(&mut self, buffer: Buffer) {
@@ -588,6 +598,35 @@ mod tests {
             let void = void_while_the_older_is_read();
             crate::planted::plant(None);
             assert_eq!(void.len(), 1);
+        }
+    }
+
+    /// A block is written again while its first entry is on its way below. Whether the second goes
+    /// there, too.
+    fn goes_below_twice() -> bool {
+        let mut directory = Directory::new(64, 1);
+        let buffers = directory.take(2).expect("all are free");
+        let first = directory.begin(buffers[0], 9);
+        directory.written(buffers[0], entry(9, first), true);
+        let (older, oldest) = directory.destage(9).expect("it is dirty");
+        let second = directory.begin(buffers[1], 9);
+        directory.written(buffers[1], entry(9, second), true);
+        let goes = !directory.next_dirty(0, 9, true).is_empty() && directory.destage(9).is_some();
+        assert!(directory.is_destaging(9..10) && directory.is_dirty(9));
+        directory.destaged(older, oldest.sequence, true);
+        assert!(goes || directory.next_dirty(0, 9, true) == [9]);
+        goes
+    }
+
+    #[test]
+    fn an_entry_waits_until_the_one_before_it_is_below() {
+        assert!(!goes_below_twice());
+        #[cfg(feature = "planted-bugs")]
+        {
+            crate::planted::plant(Some(Bug::TwoDestages));
+            let goes = goes_below_twice();
+            crate::planted::plant(None);
+            assert!(goes);
         }
     }
 

@@ -20,6 +20,7 @@ use block::{Durability, IoError, Verb};
 use bytes::Bytes;
 
 use crate::cache::Cache;
+use crate::destage::ROUND;
 use crate::directory::Directory;
 use crate::format::BLOCK;
 use crate::health::Health;
@@ -91,6 +92,7 @@ impl Cache {
         for place in &wanted.places {
             *self.wanted.borrow_mut().entry(*place).or_default() += 1;
         }
+        let mut woken_at = None;
         loop {
             let moved = self.moved.wait();
             self.check(Verb::Write)?;
@@ -100,7 +102,10 @@ impl Cache {
                 let kind = ErrorKind::StorageFull;
                 return Err(IoError::new(Verb::Write, place * BLOCK, BLOCK, kind));
             }
-            self.wake.notify();
+            // Once for each step: the keeper notifies whenever it has looked.
+            if woken_at.replace(self.steps.get()) != Some(self.steps.get()) {
+                self.wake.notify();
+            }
             moved.await;
         }
     }
@@ -111,7 +116,8 @@ impl Cache {
         let wanted: BTreeSet<u64> = self.wanted.borrow().keys().copied().collect();
         let dirty = {
             let directory = self.directory.borrow();
-            wanted.iter().copied().filter(|&place| directory.is_dirty(place)).collect()
+            let dirty = wanted.iter().copied().filter(|&place| directory.is_dirty(place));
+            dirty.take(ROUND).collect()
         };
         let has_moved = self.destage_places(dirty).await;
         let is_held = wanted.iter().any(|&place| {
@@ -171,7 +177,8 @@ impl Cache {
         }
         // What has passed by is durable before anything may hide it.
         self.below.flush().await.inspect_err(|error| self.fail(error))?;
-        if !self.label.get().is_down && !is_planted(Bug::UnsaidReturn) {
+        // A memory that was given up stays void.
+        if !self.is_down() && !is_planted(Bug::UnsaidReturn) {
             self.say(true).await?;
         }
         self.is_settled.set(false);

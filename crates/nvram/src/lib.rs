@@ -194,6 +194,7 @@ impl Nvram {
     pub fn heed(&self, health: Health) {
         self.cache.health.replace(Some(health));
         self.cache.wake.notify();
+        self.cache.step(); // calls that wait for the disk may go on
         if self.is_heeding.replace(true) {
             return;
         }
@@ -318,7 +319,7 @@ impl BlockDevice for Nvram {
             loop {
                 let moved = cache.moved.wait();
                 cache.wake.notify();
-                if !cache.is_working.get() {
+                if !cache.is_working() {
                     break;
                 }
                 moved.await;

@@ -45,6 +45,8 @@ planted::bugs! {
     UnsaidRetirement,
     /// A stop forgets what is lost, and older bytes stand in for it.
     SettledLoss,
+    /// A block goes below again while an entry of it is on its way there.
+    TwoDestages,
     /// Both copies of a sector of the void map are written at once.
     TwinMarks,
     /// Pinned blocks go below as all others do.

@@ -21,6 +21,9 @@ impl Drop for Reading<'_> {
     fn drop(&mut self) {
         let mut directory = self.cache.directory.borrow_mut();
         self.entries.iter().for_each(|(buffer, ..)| directory.release(*buffer));
+        if !self.entries.is_empty() {
+            self.cache.step();
+        }
     }
 }
 

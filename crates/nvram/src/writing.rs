@@ -144,6 +144,7 @@ impl Cache {
             }
         }
         drop(directory);
+        self.steps.set(self.steps.get() + 1);
         if let Err(error) = &written {
             self.fail_memory(error);
         }

@@ -384,7 +384,7 @@ impl Pool {
         );
         let most = self.parties[party].most_of_client.max(amount);
         debug_assert!(
-            holder.held().is_none_or(|held| held.get() <= most),
+            amount == 0 || holder.held().is_none_or(|held| held.get() <= most),
             "invariant 5: a client is granted no more than it can hold"
         );
     }

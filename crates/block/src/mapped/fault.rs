@@ -79,8 +79,13 @@ fn install() -> libc::sigaction {
 }
 
 extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel passes the report of this signal, which has an address.
-    let address = unsafe { (*info).si_addr() }.addr();
+    // SAFETY: the kernel passes the report of this signal.
+    let code = unsafe { (*info).si_code };
+    if code == libc::BUS_MCEERR_AO {
+        return; // a warning: whoever touches the page gets a signal of its own
+    }
+    // SAFETY: as above; the kernel's own reports have an address.
+    let address = if code > 0 { unsafe { (*info).si_addr() }.addr() } else { 0 };
     let is_it =
         |entry: &&Entry| (entry.start.load(SeqCst)..entry.end.load(SeqCst)).contains(&address);
     if let Some(entry) = ENTRIES.iter().find(is_it) {
@@ -96,7 +101,13 @@ extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
         }
     }
     if let Some(before) = BEFORE.get() {
-        // SAFETY: it was the action of this signal. The access is tried again, and faults again.
-        unsafe { libc::sigaction(libc::SIGBUS, before, ptr::null_mut()) };
+        // SAFETY: it was the action of this signal. The access is tried again, and faults again; a
+        // signal of another process is sent again.
+        unsafe {
+            libc::sigaction(libc::SIGBUS, before, ptr::null_mut());
+            if code <= 0 {
+                libc::raise(libc::SIGBUS);
+            }
+        }
     }
 }

@@ -12,6 +12,7 @@ mod orders;
 mod status;
 
 use std::cell::{Cell, RefCell};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -329,6 +330,9 @@ impl Front {
 
 /// Whether what a path leads to outlives the power, if that is known.
 fn survives_power(path: &Path) -> Option<bool> {
+    if std::fs::metadata(path).ok()?.file_type().is_block_device() {
+        return None; // its name lies in memory, and the device does not
+    }
     let found = statfs(path).ok()?;
     #[allow(clippy::unnecessary_cast, reason = "the type differs between platforms")]
     let is_volatile = VOLATILE.contains(&(found.f_type as i64));

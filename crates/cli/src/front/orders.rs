@@ -121,7 +121,9 @@ async fn destage(front: &Front, job: &Job, runtime: &Runtime) -> End {
         nvram.hurry(true);
         runtime.clock.sleep(LOOK).await;
     }
-    match nvram.settle(true).await {
+    let settled = nvram.settle(true).await;
+    nvram.hurry(false);
+    match settled {
         Ok(()) => {
             job.advance(total, total);
             End::Done

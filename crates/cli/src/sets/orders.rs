@@ -569,6 +569,7 @@ impl Orders {
             let scrub = Scrub { done_bytes, total_bytes, mended, lost, unread_bytes };
             *kept.borrow_mut() = Some(scrub);
         };
+        self.open.scrub.take();
         let scrubbed = self.open.set.scrub(tell).await;
         let lost = self.lost_in_front();
         let mut scrub = match scrubbed {

@@ -1,5 +1,6 @@
 //! An NVRAM under the simulator: cuts, rot, errors, and planted bugs that must be found.
 
+mod costs;
 mod cuts;
 mod health;
 mod hunt;

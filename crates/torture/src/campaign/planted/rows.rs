@@ -290,7 +290,11 @@ pub(super) const ROWS: &[Row] = &[
     // NVRAM.
     row("nvram/EarlyClean", MEMORY, How::Case("contract sync nvram: none none 1")),
     row("nvram/HastyReuse", MEMORY, How::Case("contract sync nvram: none none 1")),
-    row("nvram/HastySuccessor", MEMORY, How::Case("contract sync nvram: none none 21")),
+    row(
+        "nvram/HastySuccessor",
+        MEMORY,
+        How::Case("contract sync nvram: memory-write none 976034562382"),
+    ),
     row("nvram/OverwrittenClean", MEMORY, How::Case("contract sync nvram: none none 9")),
     row("nvram/BlindBypass", MEMORY, How::Case("contract sync nvram: none none 1")),
     row("nvram/HalfFlush", MEMORY, How::Case("contract sync nvram: none none 1")),
@@ -302,7 +306,7 @@ pub(super) const ROWS: &[Row] = &[
     row("nvram/FirstFound", MEMORY, How::Case("contract sync nvram: none none 1")),
     row("nvram/HastyDown", MEMORY, How::Case("contract sync nvram: none none 2")),
     row("nvram/AnyVolume", MEMORY, How::Case("contract sync nvram: none none 1")),
-    row("nvram/OldSequences", MEMORY, How::Case("contract sync nvram: none none 32")),
+    row("nvram/OldSequences", MEMORY, How::Case("contract sync nvram: none none 815343007245")),
     row("nvram/AnyGeneration", MEMORY, How::Case("contract sync nvram: none none 382022408169")),
     row("nvram/UnsaidDirt", MEMORY, How::Case("contract sync nvram: none none 1")),
     row("nvram/HastyWord", MEMORY, How::Case("contract sync nvram: full none 4")),
@@ -311,7 +315,7 @@ pub(super) const ROWS: &[Row] = &[
         MEMORY,
         How::Case("contract sync nvram: memory-flush none 332828754605"),
     ),
-    row("nvram/SettledLoss", MEMORY, How::Case("contract sync nvram: full rot-data 203820369545")),
+    row("nvram/SettledLoss", MEMORY, How::Case("contract sync nvram: none rot-data 327094131033")),
     row("nvram/ForgottenLoss", MEMORY, How::Case("contract sync nvram: none rot-data 4")),
     // Damage that stays local.
     row("UnsummedReads", Design::SHADOW, How::Rot),
