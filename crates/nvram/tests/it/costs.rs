@@ -82,11 +82,11 @@ fn rate(executor: &Executor, device: &Rc<dyn BlockDevice>, before: u64, count: u
 /// The rate of a set behind a memory, over that of the set alone; the memory has a 43rd of it, as
 /// 24 MiB have of 1 GiB.
 fn gain(level: Level) -> f64 {
-    const MEMORY: u64 = 6 << 20;
+    const MEMORY: u64 = 3 << 20;
     let alone = {
         let executor = Executor::new(1);
         let set = set(&executor, level, 43 * MEMORY);
-        rate(&executor, &set, 320, 1_600)
+        rate(&executor, &set, 320, 960)
     };
     let executor = Executor::new(1);
     let set = set(&executor, level, 43 * MEMORY);
@@ -99,7 +99,7 @@ fn gain(level: Level) -> f64 {
         nvram::open(set, memory, runtime, ID).await.expect("it is its own").0
     });
     let nvram: Rc<dyn BlockDevice> = Rc::new(nvram);
-    let behind = rate(&executor, &nvram, 10 * MEMORY / CALL, 3_200);
+    let behind = rate(&executor, &nvram, 10 * MEMORY / CALL, 1_920);
     println!("{level:?}: {alone:.0}/s alone, {behind:.0}/s behind a memory");
     behind / alone
 }
