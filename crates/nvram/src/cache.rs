@@ -63,6 +63,10 @@ pub(crate) struct Cache {
     pub(crate) wanted: RefCell<BTreeMap<u64, u32>>,
     /// Calls hold it shared; who changes the state holds it alone.
     pub(crate) gate: Lock,
+    /// Who flushes the device below.
+    flushing: Lock,
+    /// Flushes of it that were asked for, and up to which request they are done.
+    flushes: [Cell<u64>; 2],
     /// Large writes that have passed by, and how many of them a flush has covered.
     passed: Cell<[u64; 2]>,
     pub(crate) failure: RefCell<Option<IoError>>,
@@ -125,6 +129,8 @@ impl Cache {
             is_settled: Cell::new(false),
             wanted: RefCell::default(),
             gate: Lock::default(),
+            flushing: Lock::default(),
+            flushes: Default::default(),
             // Nobody knows what passed by before the start.
             passed: Cell::new([1, 0]),
             failure: RefCell::new(None),
@@ -145,6 +151,14 @@ impl Cache {
                 return Held { cache: self, places };
             }
             left.await;
+        }
+    }
+
+    /// Wakes the keeper for a task that waits, once for each step: the keeper tells whenever it has
+    /// looked, and two that wake each other would never sleep.
+    pub(crate) fn wake_keeper(&self, woken_at: &mut Option<u64>) {
+        if woken_at.replace(self.steps.get()) != Some(self.steps.get()) {
+            self.wake.notify();
         }
     }
 
@@ -206,21 +220,22 @@ impl Cache {
 
     /// Takes buffers for a write: waits until so many are free.
     pub(crate) async fn take(&self, count: usize, at: u64) -> Result<Vec<Buffer>, IoError> {
+        let mut woken_at = None;
         loop {
             let moved = self.moved.wait();
             self.check(Verb::Write)?;
             let taken = self.directory.borrow_mut().take(count);
-            if self.is_low() {
-                self.wake.notify();
-            }
             if let Some(taken) = taken {
+                if self.is_low() {
+                    self.wake.notify();
+                }
                 self.counts.borrow_mut().allocations += count as u64;
                 return Ok(taken);
             }
             if self.is_refused.get() || self.is_stuck.get() {
                 return Err(IoError::new(Verb::Write, at, BLOCK, ErrorKind::StorageFull));
             }
-            self.wake.notify();
+            self.wake_keeper(&mut woken_at);
             moved.await;
         }
     }
@@ -294,10 +309,14 @@ impl Cache {
             if count == flushed || is_planted(Bug::HalfFlush) {
                 return Ok(());
             }
-            self.below.flush().await
+            self.flush_below().await
         };
         let (here, below) = join(self.memory.flush(), below).await;
+        let has_covered = !covered.is_empty();
         self.directory.borrow_mut().end_flush(covered, here.is_ok());
+        if has_covered {
+            self.step();
+        }
         if let Err(error) = &here {
             self.fail_memory(error);
         }
@@ -309,6 +328,27 @@ impl Cache {
             Err(error) => self.fail(error),
         }
         below.and(here)
+    }
+
+    /// Flushes the device below, for all that wait for that: one flush at a time, whose failure is
+    /// that of all. A file of the host reports a failed write to one flush alone.
+    ///
+    /// # Errors
+    /// The failure, after which nothing is promised any more.
+    pub(crate) async fn flush_below(&self) -> Result<(), IoError> {
+        let request = self.flushes[0].get() + 1;
+        self.flushes[0].set(request);
+        let _alone = self.flushing.exclusive().await;
+        if let Some(failure) = self.failure.borrow().clone() {
+            return Err(IoError { verb: Verb::Flush, ..failure });
+        }
+        if self.flushes[1].get() >= request {
+            return Ok(());
+        }
+        let covered = self.flushes[0].get();
+        self.below.flush().await.inspect_err(|error| self.fail(error))?;
+        self.flushes[1].set(covered);
+        Ok(())
     }
 
     /// Brings everything below, and makes all entries void. With `is_down`, writes pass by from

@@ -95,17 +95,16 @@ impl Cache {
             let mut has_moved = false;
             if is_wanted {
                 has_moved |= self.serve_wanted().await;
-                self.moved.notify();
             }
             if is_low {
                 has_moved |= self.void_some(None).await;
             }
             if drains || self.is_high() || is_low && !has_moved {
-                has_moved |= self.begin_rounds(from, drains);
+                has_moved |= self.begin_rounds(from, drains, ROUNDS);
             }
             if is_low && !has_moved && self.rounds.get() == 0 {
                 // Pinned blocks go below if nothing else makes room.
-                has_moved = self.begin_rounds(from, true);
+                has_moved = self.begin_rounds(from, true, 1);
             }
             if !has_moved {
                 // Nothing that is lost makes room for anything.
@@ -180,10 +179,10 @@ impl Cache {
         self.flush().await
     }
 
-    /// Begins as many rounds as there may be. Whether there was something to begin.
-    fn begin_rounds(self: &Rc<Self>, from: &mut u64, are_all: bool) -> bool {
+    /// Begins rounds until so many are under way. Whether there was something to begin.
+    fn begin_rounds(self: &Rc<Self>, from: &mut u64, are_all: bool, most: usize) -> bool {
         let mut has_begun = false;
-        while self.rounds.get() < ROUNDS {
+        while self.rounds.get() < most {
             let places = self.directory.borrow().next_dirty(*from, ROUND, are_all);
             let Some(last) = places.last() else { break };
             *from = last + 1;
@@ -259,6 +258,7 @@ impl Cache {
             }
             Err(error) => self.fail(&error),
         }
+        self.step();
     }
 
     /// Writes blocks below, and flushes. Gives those for which there is no room, by their numbers.
@@ -297,7 +297,7 @@ impl Cache {
             }
         }
         if refused.len() < going.len() && !is_planted(Bug::EarlyClean) {
-            self.below.flush().await?;
+            self.flush_below().await?;
         }
         Ok(refused)
     }
@@ -309,6 +309,7 @@ impl Cache {
     pub(crate) async fn drain(&self) -> Result<(), IoError> {
         self.is_draining.set(true);
         self.is_refused.set(false); // it is tried again
+        let mut woken_at = None;
         let drained = loop {
             let moved = self.moved.wait();
             if let Err(error) = self.check(Verb::Write) {
@@ -321,7 +322,9 @@ impl Cache {
             if self.is_refused.get() {
                 break Err(IoError::new(Verb::Write, 0, SECTOR, ErrorKind::StorageFull));
             }
-            self.wake.notify();
+            if !is_empty {
+                self.wake_keeper(&mut woken_at);
+            }
             moved.await;
         };
         self.is_draining.set(false);

@@ -618,6 +618,30 @@ mod tests {
         goes
     }
 
+    /// A block was written again, and the second entry is not durable yet. The buffers that may
+    /// become void.
+    fn void_before_the_successor_is_durable() -> Vec<Buffer> {
+        let mut directory = Directory::new(64, 1);
+        let buffers = directory.take(2).expect("all are free");
+        for (&buffer, is_durable) in buffers.iter().zip([true, false]) {
+            let sequence = directory.begin(buffer, 9);
+            directory.written(buffer, entry(9, sequence), is_durable);
+        }
+        directory.begin_voiding(64, None)
+    }
+
+    #[test]
+    fn an_entry_is_void_after_its_successor_is_durable() {
+        assert!(void_before_the_successor_is_durable().is_empty());
+        #[cfg(feature = "planted-bugs")]
+        {
+            crate::planted::plant(Some(Bug::HastySuccessor));
+            let void = void_before_the_successor_is_durable();
+            crate::planted::plant(None);
+            assert_eq!(void.len(), 1);
+        }
+    }
+
     #[test]
     fn an_entry_waits_until_the_one_before_it_is_below() {
         assert!(!goes_below_twice());

@@ -102,10 +102,7 @@ impl Cache {
                 let kind = ErrorKind::StorageFull;
                 return Err(IoError::new(Verb::Write, place * BLOCK, BLOCK, kind));
             }
-            // Once for each step: the keeper notifies whenever it has looked.
-            if woken_at.replace(self.steps.get()) != Some(self.steps.get()) {
-                self.wake.notify();
-            }
+            self.wake_keeper(&mut woken_at);
             moved.await;
         }
     }

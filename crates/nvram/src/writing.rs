@@ -122,7 +122,7 @@ impl Cache {
                 Ok(block) => composed.push(block),
                 Err(error) => {
                     self.directory.borrow_mut().give_back(buffers);
-                    self.moved.notify();
+                    self.step();
                     return Err(error);
                 }
             }
@@ -144,7 +144,7 @@ impl Cache {
             }
         }
         drop(directory);
-        self.steps.set(self.steps.get() + 1);
+        self.step();
         if let Err(error) = &written {
             self.fail_memory(error);
         }
@@ -213,10 +213,20 @@ impl Cache {
         let whole = offset.div_ceil(BLOCK)..(offset + length) / BLOCK;
         if whole.start < whole.end {
             let _held = self.hold(whole.clone()).await;
-            while self.directory.borrow().is_destaging(places(offset, length)) {
+            let drop_idle = || {
+                let mut directory = self.directory.borrow_mut();
+                for place in whole.clone() {
+                    if !directory.is_destaging(place..place + 1) {
+                        directory.drop_block(place);
+                    }
+                }
+            };
+            drop_idle();
+            while self.directory.borrow().is_destaging(whole.clone()) {
                 self.moved.wait().await;
             }
-            whole.for_each(|place| self.directory.borrow_mut().drop_block(place));
+            drop_idle();
+            self.step();
             return self.below.discard(offset, length).await;
         }
         self.below.discard(offset, length).await

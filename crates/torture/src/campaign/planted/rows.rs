@@ -290,11 +290,6 @@ pub(super) const ROWS: &[Row] = &[
     // NVRAM.
     row("nvram/EarlyClean", MEMORY, How::Case("contract sync nvram: none none 1")),
     row("nvram/HastyReuse", MEMORY, How::Case("contract sync nvram: none none 1")),
-    row(
-        "nvram/HastySuccessor",
-        MEMORY,
-        How::Case("contract sync nvram: memory-write none 976034562382"),
-    ),
     row("nvram/OverwrittenClean", MEMORY, How::Case("contract sync nvram: none none 9")),
     row("nvram/BlindBypass", MEMORY, How::Case("contract sync nvram: none none 1")),
     row("nvram/HalfFlush", MEMORY, How::Case("contract sync nvram: none none 1")),
