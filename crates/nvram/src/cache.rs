@@ -382,9 +382,7 @@ impl Cache {
         self.write_label(label).await.inspect_err(|error| self.fail_memory(error))?;
         if !is_planted(Bug::HastyDown) {
             // A reading of the battery may have woken the keeper.
-            while self.is_working() {
-                self.moved.wait().await;
-            }
+            self.rest().await;
             self.directory.borrow_mut().clear();
         }
         Ok(())
@@ -409,12 +407,11 @@ impl Cache {
         if self.is_retired.get() {
             return Ok(());
         }
-        while self.is_working() {
-            self.moved.wait().await;
-        }
+        self.rest().await;
         let (mut from, mut refusals) = (0, 0);
         while self.failure.borrow().is_none() && self.directory.borrow().dirty() > 0 {
-            self.destage_round(&mut from, true).await;
+            let going = self.begin_round(&mut from, true);
+            self.destage(going).await;
             refusals = if self.is_refused.get() { refusals + 1 } else { 0 };
             if refusals > MOST_REFUSALS {
                 self.fail(&IoError::new(Verb::Write, 0, SECTOR, ErrorKind::StorageFull));

@@ -79,6 +79,13 @@ impl Cache {
         self.is_keeping.get() || self.rounds.get() > 0
     }
 
+    /// Waits until neither is.
+    pub(crate) async fn rest(&self) {
+        while self.is_working() {
+            self.moved.wait().await;
+        }
+    }
+
     /// Works until there is nothing to do, or until a round has to end first.
     async fn work(self: &Rc<Self>, from: &mut u64) {
         loop {
@@ -183,10 +190,7 @@ impl Cache {
     fn begin_rounds(self: &Rc<Self>, from: &mut u64, are_all: bool, most: usize) -> bool {
         let mut has_begun = false;
         while self.rounds.get() < most {
-            let places = self.directory.borrow().next_dirty(*from, ROUND, are_all);
-            let Some(last) = places.last() else { break };
-            *from = last + 1;
-            let going = self.begin_destage(places);
+            let going = self.begin_round(from, are_all);
             if going.is_empty() {
                 break;
             }
@@ -204,27 +208,17 @@ impl Cache {
         has_begun
     }
 
-    /// Writes some dirty blocks below, pinned ones only if all are to go. Whether anything has
-    /// changed.
-    pub(crate) async fn destage_round(&self, from: &mut u64, are_all: bool) -> bool {
+    /// The entries of a round, pinned ones only if all are to go below.
+    pub(crate) fn begin_round(&self, from: &mut u64, are_all: bool) -> Vec<(Buffer, Entry)> {
         let places = self.directory.borrow().next_dirty(*from, ROUND, are_all);
-        let Some(last) = places.last() else { return false };
-        *from = last + 1;
-        self.destage_places(places).await
-    }
-
-    /// Writes these blocks below, as far as they are dirty. Whether anything has changed.
-    pub(crate) async fn destage_places(&self, places: Vec<u64>) -> bool {
-        let going = self.begin_destage(places);
-        let has_moved = !going.is_empty();
-        if has_moved {
-            self.destage(going).await;
+        if let Some(last) = places.last() {
+            *from = last + 1;
         }
-        has_moved
+        self.begin_destage(places)
     }
 
     /// The current entries of these blocks, sorted, as far as they are dirty: they go below now.
-    fn begin_destage(&self, places: Vec<u64>) -> Vec<(Buffer, Entry)> {
+    pub(crate) fn begin_destage(&self, places: Vec<u64>) -> Vec<(Buffer, Entry)> {
         let mut going: Vec<(Buffer, Entry)> = Vec::new();
         for place in places {
             let mut directory = self.directory.borrow_mut();
@@ -237,7 +231,11 @@ impl Cache {
         going
     }
 
-    async fn destage(&self, going: Vec<(Buffer, Entry)>) {
+    /// Writes entries below that were begun. Whether there are any.
+    pub(crate) async fn destage(&self, going: Vec<(Buffer, Entry)>) -> bool {
+        if going.is_empty() {
+            return false;
+        }
         let done = self.send(&going).await;
         let is_below =
             |number: usize| done.as_ref().is_ok_and(|refused| !refused.contains(&number));
@@ -259,6 +257,7 @@ impl Cache {
             Err(error) => self.fail(&error),
         }
         self.step();
+        true
     }
 
     /// Writes blocks below, and flushes. Gives those for which there is no room, by their numbers.

@@ -570,6 +570,14 @@ impl Directory {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "planted-bugs")]
+    fn with<T>(bug: Bug, work: impl Fn() -> T) -> T {
+        crate::planted::plant(Some(bug));
+        let done = work();
+        crate::planted::plant(None);
+        done
+    }
+
     fn entry(place: u64, sequence: u64) -> Entry {
         Entry { place, sequence, mask: u8::MAX, lost: 0, data_sum: 0 }
     }
@@ -593,12 +601,7 @@ mod tests {
     fn the_latest_entry_of_a_block_is_void_after_all_others() {
         assert!(void_while_the_older_is_read().is_empty());
         #[cfg(feature = "planted-bugs")]
-        {
-            crate::planted::plant(Some(Bug::YoungestFirst));
-            let void = void_while_the_older_is_read();
-            crate::planted::plant(None);
-            assert_eq!(void.len(), 1);
-        }
+        assert_eq!(with(Bug::YoungestFirst, void_while_the_older_is_read).len(), 1);
     }
 
     /// A block is written again while its first entry is on its way below. Whether the second goes
@@ -634,24 +637,14 @@ mod tests {
     fn an_entry_is_void_after_its_successor_is_durable() {
         assert!(void_before_the_successor_is_durable().is_empty());
         #[cfg(feature = "planted-bugs")]
-        {
-            crate::planted::plant(Some(Bug::HastySuccessor));
-            let void = void_before_the_successor_is_durable();
-            crate::planted::plant(None);
-            assert_eq!(void.len(), 1);
-        }
+        assert_eq!(with(Bug::HastySuccessor, void_before_the_successor_is_durable).len(), 1);
     }
 
     #[test]
     fn an_entry_waits_until_the_one_before_it_is_below() {
         assert!(!goes_below_twice());
         #[cfg(feature = "planted-bugs")]
-        {
-            crate::planted::plant(Some(Bug::TwoDestages));
-            let goes = goes_below_twice();
-            crate::planted::plant(None);
-            assert!(goes);
-        }
+        assert!(with(Bug::TwoDestages, goes_below_twice));
     }
 
     #[test]

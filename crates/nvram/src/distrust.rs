@@ -116,7 +116,8 @@ impl Cache {
             let dirty = wanted.iter().copied().filter(|&place| directory.is_dirty(place));
             dirty.take(ROUND).collect()
         };
-        let has_moved = self.destage_places(dirty).await;
+        let going = self.begin_destage(dirty);
+        let has_moved = self.destage(going).await;
         let is_held = wanted.iter().any(|&place| {
             let directory = self.directory.borrow();
             !directory.is_free_of(place)

@@ -316,14 +316,8 @@ impl BlockDevice for Nvram {
                 }
             }
             cache.is_closed.set(true);
-            loop {
-                let moved = cache.moved.wait();
-                cache.wake.notify();
-                if !cache.is_working() {
-                    break;
-                }
-                moved.await;
-            }
+            cache.wake.notify();
+            cache.rest().await;
             if is_first {
                 // A later rot of these entries must not look like a tear.
                 let is_retired = cache.retired().is_some();
