@@ -18,6 +18,7 @@ mod devices;
 mod model;
 mod nvram;
 mod search;
+mod trial;
 pub mod two_faults;
 mod workload;
 

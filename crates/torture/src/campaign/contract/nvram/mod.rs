@@ -19,13 +19,11 @@ mod model;
 mod rot;
 mod stage;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use sim::{Choice, Image, Platter, Prng};
 
 use super::super::budget::{End, spend};
-use super::super::{Options, Outcome, line, message};
-use crate::explore::Counts;
+use super::super::{Options, Outcome, line};
+use super::trial;
 use crate::explore::design::Design;
 use case::{Case, Fault, Late};
 use cuts::Cuts;
@@ -57,18 +55,7 @@ pub(super) fn stories(options: &Options) -> Outcome {
 }
 
 fn try_one(design: Design, base: &Base, case: &Case, end: End) -> Outcome {
-    let tried = catch_unwind(AssertUnwindSafe(|| try_case(base, case, end)));
-    let tried = tried.unwrap_or_else(|panic| Err(format!("panic: {}", message(&*panic))));
-    let mut counts = Counts { workloads: 1, ..Counts::default() };
-    let mut violations = Vec::new();
-    match tried {
-        Ok(images) => (counts.states, counts.images) = (images, images),
-        Err(wrong) => {
-            counts.violations = 1;
-            violations.push(line::told(&wrong, super::WORD, design, &case.details()));
-        }
-    }
-    Outcome { counts, violations, ..Outcome::default() }
+    trial::try_one(design, (super::WORD, &case.details()), || try_case(base, case, end))
 }
 
 /// Replays a story.
@@ -83,21 +70,11 @@ pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
 /// The first story within this many seconds that shows a bug, if there is one.
 #[cfg(feature = "planted-bugs")]
 pub(super) fn first(options: &Options, seconds: u64, plant: impl Fn(bool)) -> Option<String> {
-    use super::super::budget::now;
-
-    let device = options.design.device();
-    let end = now() + std::time::Duration::from_secs(seconds);
-    let base = Base::new(device);
-    let cases = (0..).take_while(|_| now() < end);
-    let mut cases = cases.map(|number| Case::draw(device, options.seed, number, false));
-    let is_shown = |case: &Case, is_planted| {
-        plant(is_planted);
-        let violations = try_one(options.design, &base, case, End::default()).violations;
-        plant(false);
-        !violations.is_empty()
-    };
-    let case = cases.find(|case| is_shown(case, true) && !is_shown(case, false))?;
-    Some(line::command(super::WORD, options.design, &case.details()))
+    let (design, base) = (options.design, Base::new(options.design.device()));
+    let draw = |number| Case::draw(design.device(), options.seed, number, false);
+    let try_case = |case: &Case| try_one(design, &base, case, End::default());
+    let case = trial::first(seconds, plant, draw, try_case)?;
+    Some(line::command(super::WORD, design, &case.details()))
 }
 
 /// Tells a story, and judges cuts of its lives. Returns how many images were judged.

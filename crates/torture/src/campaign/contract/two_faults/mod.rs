@@ -15,13 +15,13 @@ mod solver;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use sim::{Choice, Prng};
 
 use super::super::budget::spend;
-use super::super::{Options, Outcome, line, message};
+use super::super::{Options, Outcome, line};
+use super::trial;
 use crate::explore::Counts;
 use crate::explore::design::Design;
 use case::{Case, Fault, Occasion};
@@ -68,18 +68,7 @@ pub fn two_faults(options: &Options) -> Outcome {
 }
 
 fn try_one(design: Design, case: &Case) -> Outcome {
-    let tried = catch_unwind(AssertUnwindSafe(|| try_case(case)));
-    let tried = tried.unwrap_or_else(|panic| Err(format!("panic: {}", message(&*panic))));
-    let mut counts = Counts { workloads: 1, ..Counts::default() };
-    let mut violations = Vec::new();
-    match tried {
-        Ok(images) => (counts.states, counts.images) = (images, images),
-        Err(wrong) => {
-            counts.violations = 1;
-            violations.push(line::told(&wrong, WORD, design, &case.details()));
-        }
-    }
-    Outcome { counts, violations, ..Outcome::default() }
+    trial::try_one(design, (WORD, &case.details()), || try_case(case))
 }
 
 /// Replays a case.
@@ -97,19 +86,10 @@ pub(in super::super) fn first(
     seconds: u64,
     plant: impl Fn(bool),
 ) -> Option<String> {
-    use super::super::budget::now;
-
-    let end = now() + std::time::Duration::from_secs(seconds);
-    let cases = (0..).take_while(|_| now() < end);
-    let mut cases = cases.map(|number| Case::draw(options.design.device(), options.seed, number));
-    let is_shown = |case: &Case, is_planted| {
-        plant(is_planted);
-        let violations = try_one(options.design, case).violations;
-        plant(false);
-        !violations.is_empty()
-    };
-    let case = cases.find(|case| is_shown(case, true) && !is_shown(case, false))?;
-    Some(line::command(WORD, options.design, &case.details()))
+    let design = options.design;
+    let draw = |number| Case::draw(design.device(), options.seed, number);
+    let case = trial::first(seconds, plant, draw, |case| try_one(design, case))?;
+    Some(line::command(WORD, design, &case.details()))
 }
 
 fn as_json(table: &Table) -> String {
