@@ -39,6 +39,20 @@ impl Evidence<'_> {
         list(&guest)
     }
 
+    /// Ends the service of a volume on a set: lists it, stops it, checks it, makes one plain image
+    /// of it, and shows that to the first judges.
+    pub(super) fn end_set(&self, name: &str, server: &mut Server, report: &mut Report) {
+        report.step(&format!("{name}: manifest"), || self.list_mount(server));
+        report.step(&format!("{name}: stop"), || server.stop());
+        report.step(&format!("{name}: duramen fsck"), || server.check());
+        report.step(&format!("{name}: dump"), || {
+            server.raid("dump", &[&self.image.to_string_lossy()])?;
+            Ok("the volume is one plain image".to_owned())
+        });
+        self.show_to_checker(&format!("{name}: every invariant"), report);
+        self.show_to_driver(&format!("{name}: the kernel's UFS driver"), report);
+    }
+
     /// Lists the tree as the kernel's UFS driver sees it on the disk.
     pub(super) fn list_disk(&self) -> Result<String> {
         list(&Guest {

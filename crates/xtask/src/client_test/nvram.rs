@@ -51,15 +51,7 @@ pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
     let Some(mut place) = played else { return };
     let (image, share) = (place.folder.join("dump.img"), place.folder.join("share"));
     let evidence = Evidence { repository: site.repository, image: &image, share: &share };
-    report.step(&format!("{NAME}: manifest"), || evidence.list_mount(&place.server));
-    report.step(&format!("{NAME}: stop"), || place.server.stop());
-    report.step(&format!("{NAME}: duramen fsck"), || place.server.check());
-    report.step(&format!("{NAME}: dump"), || {
-        place.server.raid("dump", &[&image.to_string_lossy()])?;
-        Ok("the volume is one plain image".to_owned())
-    });
-    evidence.show_to_checker(&format!("{NAME}: every invariant"), report);
-    evidence.show_to_driver(&format!("{NAME}: the kernel's UFS driver"), report);
+    evidence.end_set(NAME, &mut place.server, report);
 }
 
 impl Place {

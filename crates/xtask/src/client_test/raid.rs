@@ -77,15 +77,7 @@ fn test_level(
     let Some(mut place) = played else { return };
     let (image, share) = (place.folder.join("dump.img"), place.folder.join("share"));
     let evidence = Evidence { repository, image: &image, share: &share };
-    report.step(&format!("{name}: manifest"), || evidence.list_mount(&place.server));
-    report.step(&format!("{name}: stop"), || place.server.stop());
-    report.step(&format!("{name}: duramen fsck"), || place.server.check());
-    report.step(&format!("{name}: dump"), || {
-        place.server.raid("dump", &[&image.to_string_lossy()])?;
-        Ok("the volume is one plain image".to_owned())
-    });
-    evidence.show_to_checker(&format!("{name}: every invariant"), report);
-    evidence.show_to_driver(&format!("{name}: the kernel's UFS driver"), report);
+    evidence.end_set(&name, &mut place.server, report);
     evidence.show_to_dissect(&format!("{name}: dissect.ffs"), report);
     let every = if plan.full { 1 } else { 10 };
     evidence.show_to_sleuth_kit(&format!("{name}: the Sleuth Kit"), every, report);
