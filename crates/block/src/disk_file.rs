@@ -419,6 +419,15 @@ pub fn free_below(file: &File) -> io::Result<u64> {
     system::free_bytes(file)
 }
 
+/// Whether a path leads to a file in memory of the host, which outlives no power cut.
+///
+/// # Errors
+/// Those of the system.
+pub fn is_in_memory(path: &Path) -> io::Result<bool> {
+    // Neither waits for the other end of a pipe, nor needs permission to read.
+    system::is_in_memory(&OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?)
+}
+
 fn classify(path: &Path, access: Access, error: io::Error) -> OpenError {
     let path = path.to_owned();
     match error.kind() {

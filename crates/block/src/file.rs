@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::ready;
 
-pub use crate::disk_file::{Access, DiskFile, OpenError, free_below};
+pub use crate::disk_file::{Access, DiskFile, OpenError, free_below, is_in_memory};
 use crate::held::Holder;
 use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb, length_of};
 

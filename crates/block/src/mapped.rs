@@ -106,7 +106,6 @@ impl MappedDevice {
     /// # Errors
     /// The file, if it is none.
     pub fn new(file: DiskFile) -> Result<Self, Box<DiskFile>> {
-        // The name of a device lies in memory, and the device does not.
         if file.is_device() {
             return Err(Box::new(file));
         }

@@ -87,8 +87,12 @@ pub(crate) fn free_bytes(file: &File) -> Result<u64> {
     Ok(told.f_bavail.saturating_mul(told.f_frsize))
 }
 
-/// Whether a file lies in memory of the host, which no power cut outlives.
+/// Whether a file lies in memory of the host, which outlives no power cut. The name of a device
+/// lies there, and the device does not.
 pub(crate) fn is_in_memory(file: &File) -> Result<bool> {
+    if !file.metadata()?.is_file() {
+        return Ok(false);
+    }
     // SAFETY: statfs is a C struct of numbers, for which zeros are a value.
     let mut told: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: `told` is ours alone and lives until the call returns.

@@ -92,6 +92,18 @@ pub(crate) struct MkfsArguments {
     pub(crate) force: bool,
 }
 
+/// Refuses an option that concerns a log, for a design without one.
+///
+/// # Errors
+/// [`Failure::Usage`].
+pub(crate) fn refuse_without_log(design: &Design, option: &str) -> Result<(), Failure> {
+    if design.has(DiskRole::Log) {
+        return Ok(());
+    }
+    let name = design.name();
+    Err(Failure::Usage(format!("{name} has no log: {option} says nothing of it")))
+}
+
 impl MkfsArguments {
     /// Arguments of an `mkfs` that gives nothing but the size.
     pub(crate) fn usual(volume: &Path, size: u64) -> Self {
@@ -125,11 +137,8 @@ impl MkfsArguments {
     /// Refuses what concerns a log for a design without a log, and a size too small for a log.
     pub(crate) fn check_log(&self, design: &Design) -> Result<(), Failure> {
         let named = [("--log-size", self.log_size.is_some()), ("--pin-log", self.pin_log)];
-        if let Some((option, _)) = named.iter().find(|(_, is_named)| *is_named)
-            && !design.has(DiskRole::Log)
-        {
-            let name = design.name();
-            return Err(Failure::Usage(format!("{name} has no log: {option} says nothing of it")));
+        for (option, _) in named.into_iter().filter(|(_, is_named)| *is_named) {
+            refuse_without_log(design, option)?;
         }
         if self.log_size.is_some_and(|size| size < SMALLEST_LOG) {
             let least = show_size(SMALLEST_LOG);

@@ -141,10 +141,7 @@ fn change(
 
 /// State of the NVRAM of a volume without a server.
 pub(crate) fn at_rest(volume: &Volume) -> Result<Status, Failure> {
-    with_front(volume, Access::ReadOnly, async |front| {
-        front.read_health().await;
-        Ok(Status::of(front))
-    })
+    with_front(volume, Access::ReadOnly, async |front| Ok(Status::look(front).await))
 }
 
 /// Prints the state. The failure determines the exit code.

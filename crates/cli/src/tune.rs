@@ -27,6 +27,7 @@ use crate::log::{self, LOG_NAME, log_size_for};
 use crate::make_set::{NvramSize, open_nvram, put_in_front};
 use crate::making::Making;
 use crate::mkfs::remove_log;
+use crate::mkfs_arguments::refuse_without_log;
 use crate::redo_log::LogError;
 use crate::size::show_size;
 use crate::stack::{Stack, at_once, fill};
@@ -83,7 +84,7 @@ pub(crate) struct TuneArguments {
     /// Read from this file, once a second, whether the NVRAM's battery is 'ok' or 'low'
     #[arg(long, value_name = "PATH", conflicts_with_all = ["no_nvram_health", "no_nvram"])]
     pub(crate) nvram_health: Option<PathBuf>,
-    /// Trust the NVRAM's battery
+    /// Stop reading the state of the battery, and trust it
     #[arg(long, conflicts_with = "no_nvram")]
     pub(crate) no_nvram_health: bool,
     /// Overwrite what the new NVRAM holds, or give up data that the old one has lost
@@ -263,9 +264,8 @@ fn refuse_impossible(
         );
         return Err(Failure::Usage(sentence));
     }
-    if arguments.pin_log && !volume.design().has(DiskRole::Log) {
-        let name = volume.design().name();
-        return Err(Failure::Usage(format!("{name} has no log: --pin-log says nothing of it")));
+    if arguments.pin_log {
+        refuse_without_log(volume.design(), "--pin-log")?;
     }
     let has_one = volume.settings.nvram.is_some();
     let will_have_one = has_one || arguments.nvram.is_some();

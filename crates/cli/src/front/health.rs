@@ -3,16 +3,23 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::thread;
 
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::LocalBoxFuture;
-use nvram::health::{Health, HealthSource, MAX_BYTES};
+use nvram::health::{Health, HealthSource, MAX_BYTES, Monitor};
+use runtime::Runtime;
+
+/// A monitor of this file.
+pub(super) fn monitor_of(path: &Path, runtime: &Runtime) -> Monitor {
+    Monitor::new(Rc::new(HealthFile(path.to_owned())), runtime.clone())
+}
 
 /// Reads the file on a thread of its own for each reading: a driver may hang. The process ends
 /// without such a thread.
-pub(super) struct HealthFile(pub(super) PathBuf);
+struct HealthFile(PathBuf);
 
 impl HealthSource for HealthFile {
     fn read(&self) -> LocalBoxFuture<'static, Health> {

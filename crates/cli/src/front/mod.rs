@@ -11,35 +11,30 @@ mod health;
 mod orders;
 mod status;
 
-use std::cell::{Cell, RefCell};
-use std::os::unix::fs::FileTypeExt;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use block::BlockDevice;
-use block::file::{Access, DiskFile, OpenError};
+use block::file::{Access, DiskFile, OpenError, is_in_memory};
 use block::mapped::MappedDevice;
 use block::scratch::ScratchDevice;
 use futures::FutureExt;
-use nvram::health::{Health, Monitor};
+use nvram::health::Health;
 use nvram::pairing::{Meeting, Pairing, Record, Unpaired};
 use nvram::{Nvram, Recovered};
 use raid::Set;
 use raid::label::{self, Label};
 use runtime::Runtime;
-use rustix::fs::statfs;
 
 use crate::failure::Failure;
 use crate::size::show_size;
 use crate::volume::Volume;
 use crate::words;
-use health::HealthFile;
+use health::monitor_of;
 pub(crate) use orders::{act, go_up, watch};
 use status::Kind;
 pub(crate) use status::Status;
-
-/// Types of file systems in memory that does not outlive the power, as statfs(2) has them.
-const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// The NVRAM of an open volume.
 pub(crate) struct Front {
@@ -50,8 +45,6 @@ pub(crate) struct Front {
     survives_power: Option<bool>,
     /// The file that says how its battery is, if there is one.
     health: Option<PathBuf>,
-    /// Its reading for a reader.
-    reading: RefCell<Option<Health>>,
     runtime: Runtime,
     presence: Presence,
     /// Whether it is being destaged.
@@ -209,8 +202,8 @@ impl Candidate {
         let presence = match opened {
             Ok((nvram, recovered)) => {
                 let nvram = Rc::new(nvram);
-                if let Some(source) = health.clone().filter(|_| is_written) {
-                    let mut monitor = Monitor::new(Rc::new(HealthFile(source)), runtime.clone());
+                if let Some(source) = health.as_deref().filter(|_| is_written) {
+                    let mut monitor = monitor_of(source, runtime);
                     // Before anything is written.
                     nvram.heed(monitor.next().await);
                     monitor.watch(&nvram);
@@ -232,10 +225,14 @@ impl Candidate {
         };
         let survives_power = match kind {
             Kind::Pmem => Some(true),
-            Kind::File => path.as_deref().and_then(survives_power),
+            Kind::File => {
+                let is_in_memory =
+                    path.as_deref().is_some_and(|it| is_in_memory(it).is_ok_and(|is| is));
+                is_in_memory.then_some(false)
+            }
         };
-        let (reading, is_busy, runtime) = (RefCell::default(), Cell::new(false), runtime.clone());
-        Ok(Some(Front { path, kind, survives_power, health, reading, runtime, presence, is_busy }))
+        let (is_busy, runtime) = (Cell::new(false), runtime.clone());
+        Ok(Some(Front { path, kind, survives_power, health, runtime, presence, is_busy }))
     }
 }
 
@@ -265,12 +262,9 @@ impl Front {
     }
 
     /// Reads how its battery is, for a command that only shows that.
-    pub(crate) async fn read_health(&self) {
-        if let Some(path) = self.health.clone() {
-            let mut monitor = Monitor::new(Rc::new(HealthFile(path)), self.runtime.clone());
-            let reading = monitor.next().await;
-            *self.reading.borrow_mut() = Some(reading);
-        }
+    async fn read_health(&self) -> Option<Health> {
+        let path = self.health.as_deref()?;
+        Some(monitor_of(path, &self.runtime).next().await)
     }
 
     /// Why the volume is open without it.
@@ -326,15 +320,4 @@ impl Front {
             ));
         }
     }
-}
-
-/// Whether what a path leads to outlives the power, if that is known.
-fn survives_power(path: &Path) -> Option<bool> {
-    if std::fs::metadata(path).ok()?.file_type().is_block_device() {
-        return None; // its name lies in memory, and the device does not
-    }
-    let found = statfs(path).ok()?;
-    #[allow(clippy::unnecessary_cast, reason = "the type differs between platforms")]
-    let is_volatile = VOLATILE.contains(&(found.f_type as i64));
-    is_volatile.then_some(false)
 }

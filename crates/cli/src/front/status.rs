@@ -88,8 +88,16 @@ fn distrust(health: Option<&Health>, front: &Front) -> Option<String> {
 impl Status {
     /// State of an open one.
     pub(crate) fn of(front: &Front) -> Self {
+        Self::with_reading(front, None)
+    }
+
+    /// The same for a volume without a server, which reads nothing of the battery.
+    pub(crate) async fn look(front: &Front) -> Self {
+        Self::with_reading(front, front.read_health().await)
+    }
+
+    fn with_reading(front: &Front, read: Option<Health>) -> Self {
         let status = front.nvram().map(|nvram| nvram.status());
-        let read = front.reading.borrow().clone();
         let health = status.as_ref().and_then(|status| status.health.clone()).or(read);
         let distrust = distrust(health.as_ref(), front).filter(|_| status.is_some());
         let (state, error) = match &status {

@@ -78,11 +78,10 @@ impl Info {
     pub(super) fn look(volume: &Volume) -> Result<Self, Failure> {
         let look = |access| {
             look(volume, access, async |stack| {
-                let front = stack.front();
-                if let Some(front) = &front {
-                    front.read_health().await;
-                }
-                let nvram = front.map(|front| front::Status::of(&front));
+                let nvram = match stack.front() {
+                    Some(front) => Some(front::Status::look(&front).await),
+                    None => None,
+                };
                 Ok((log::look_in_set(volume, stack).await?, nvram))
             })
         };
