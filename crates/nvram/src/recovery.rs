@@ -4,9 +4,10 @@
 //! The header that fits the data tells what the buffer holds. Where none does, the later header
 //! tells of a write that was torn, or of an entry that has rotted. Everything up to some sequence
 //! was durable, says any later header or mark: a wrong checksum at or below it is rot, above it a
-//! tear. What cannot be read is no tear: it is lost, until a start can read it. Where neither
-//! header of a buffer can be read, or neither copy of a part of the map, nobody knows what is
-//! there: the start fails.
+//! tear. What cannot be read is no tear: it is lost, until a start can read it. But where one
+//! header cannot be read and the other knows of no entry, a write was torn, if there was one: the
+//! buffer becomes void before anything says what is durable. Where neither header of a buffer can
+//! be read, or neither copy of a part of the map, nobody knows what is there: the start fails.
 //!
 //! Invariants:
 //! 1. Of the entries of a block that are whole and not void, the latest holds.
@@ -75,12 +76,13 @@ pub(crate) async fn recover(
     // What the label calls void is void, whatever the map says.
     let before = label.first_sequence.saturating_sub(1);
     void.iter_mut().for_each(|mark| *mark = (*mark).max(before));
-    let mut directory = Directory::new(layout.buffers, last + 1);
     let mut recovered = Recovered::default();
     let mut found: Vec<(Buffer, Entry)> = Vec::new();
-    let mut torn: Vec<(Buffer, Header)> = Vec::new();
+    let mut torn: Vec<(Buffer, u64, u64)> = Vec::new();
     let mut unsure: Vec<Buffer> = Vec::new();
-    for (buffer, (content, newest)) in (0..).zip(contents) {
+    // Nobody knows the entries that they may have, but no sequence in flight was above that.
+    let above = last + layout.buffers + 1;
+    for (buffer, (content, newest, is_header_unread)) in (0..).zip(contents) {
         let is_void = |sequence: u64| sequence <= void[buffer as usize];
         match content {
             Content::Whole(entry) if !is_void(entry.sequence) => found.push((buffer, entry)),
@@ -89,45 +91,47 @@ pub(crate) async fn recover(
                 if is_rot && !is_planted(Bug::RotIsTorn) {
                     found.push((buffer, lost_entry(&header)));
                 } else {
-                    torn.push((buffer, header));
+                    torn.push((buffer, header.place, header.sequence));
                 }
             }
             Content::Unread(header) if !is_void(header.sequence) => {
                 found.push((buffer, lost_entry(&header)));
                 unsure.extend((header.sequence > durable).then_some(buffer));
             }
-            // A void entry that a torn write has begun to write over.
-            _ => torn
-                .extend(newest.filter(|it| !is_void(it.sequence)).map(|header| (buffer, header))),
+            // A void entry that a torn write may have begun to write over.
+            _ => match newest.filter(|it| !is_void(it.sequence)) {
+                Some(header) => torn.push((buffer, header.place, header.sequence)),
+                None if is_header_unread && !is_planted(Bug::UnreadHeader) => {
+                    last = last.max(above + buffer);
+                    torn.push((buffer, NOWHERE, above + buffer));
+                }
+                None => {}
+            },
         }
     }
+    let mut directory = Directory::new(layout.buffers, last + 1);
     if is_planted(Bug::FirstFound) {
         found.iter_mut().for_each(|(buffer, entry)| entry.sequence = last - *buffer);
     }
-    let mut latest: BTreeMap<u64, Entry> = BTreeMap::new();
-    for (_, entry) in &found {
-        let known = latest.entry(entry.place).or_insert(*entry);
-        if known.sequence < entry.sequence {
-            *known = *entry;
-        }
-    }
-    recovered.dirty = latest.values().filter(|entry| entry.mask != 0).count() as u64;
-    recovered.rotten = latest.values().filter(|entry| entry.lost != 0).count() as u64;
+    (recovered.dirty, recovered.rotten) = count(&found);
     recovered.torn = torn.len() as u64;
     directory.recover(&void, found);
     if !is_planted(Bug::UnreadIsDurable) {
         unsure.into_iter().for_each(|buffer| directory.doubt(buffer));
     }
-    for (buffer, header) in torn {
-        directory.recover_torn(buffer, header.place, header.sequence);
+    for (buffer, place, sequence) in torn {
+        directory.recover_torn(buffer, place, sequence);
     }
     Ok(Recovery { directory, recovered, torn_marks })
 }
 
+/// The place of an entry that nobody knows.
+const NOWHERE: u64 = u64::MAX;
+
 /// The contents of all buffers.
 struct Buffers {
-    /// One for each buffer, with its newest header.
-    contents: Vec<(Content, Option<Header>)>,
+    /// One for each buffer, with its newest header, and whether one cannot be read.
+    contents: Vec<(Content, Option<Header>, bool)>,
     /// The sequence up to which all was durable.
     durable: u64,
     /// The last sequence that was given away.
@@ -153,10 +157,26 @@ async fn read_buffers(
                 last = last.max(header.sequence);
             }
             let newest = headers.into_iter().flatten().max_by_key(|header| header.sequence);
-            contents.push((content, newest));
+            let is_header_unread =
+                [unread.first(), unread.last()].iter().any(|it| *it != Some(&None));
+            contents.push((content, newest, is_header_unread));
         }
     }
     Ok(Buffers { contents, durable, last })
+}
+
+/// The blocks whose latest entry has data, and those whose latest entry has lost some.
+fn count(found: &[(Buffer, Entry)]) -> (u64, u64) {
+    let mut latest: BTreeMap<u64, Entry> = BTreeMap::new();
+    for (_, entry) in found {
+        let known = latest.entry(entry.place).or_insert(*entry);
+        if known.sequence < entry.sequence {
+            *known = *entry;
+        }
+    }
+    let dirty = latest.values().filter(|entry| entry.mask != 0).count();
+    let rotten = latest.values().filter(|entry| entry.lost != 0).count();
+    (dirty as u64, rotten as u64)
 }
 
 fn lost_entry(header: &Header) -> Entry {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
+use futures::future::join;
 use nvram::format::{Header, Layout, SLOT, decode_marks, encode_marks, sum};
 use sim::{Effect, Fate, Fault, Honesty, Persistence, Platter};
 
@@ -275,9 +276,11 @@ fn written_twice() -> Platters {
     let world = World::new(1, &made());
     world.executor.block_on(async {
         let (device, _) = world.open().await;
-        for byte in [1, 2] {
-            device.write(0, block(byte, 4096), Durability::Through).await.expect("it is whole");
-        }
+        let write = |at, byte| device.write(at, block(byte, 4096), Durability::Through);
+        write(0, 1).await.expect("it is whole");
+        // Another one beside it, which knows nothing of it.
+        let (second, beside) = join(write(0, 2), write(90 * 4096, 9)).await;
+        second.and(beside).expect("it is whole");
     });
     world.contents()
 }
@@ -329,40 +332,52 @@ fn a_start_fails_where_the_map_cannot_be_read() {
     assert!(fails(&[one, other]) && !fails(&[one]) && !fails(&[other]));
 }
 
-/// What is read of a block whose second write was torn, after a start that could not read it.
-fn torn_and_unread_at_first() -> Option<u8> {
-    // The second write is cut off: its headers are there, and of its data only a part.
+/// A block whose second write was torn: a part of its data is there, its first header, and its
+/// second one or none. The byte that is read by a start that cannot read a sector of its buffer,
+/// and by a later one.
+fn torn_and_unread_at_first(has_second: bool, sector: u64) -> [Option<u8>; 2] {
     let mut platters = written_twice();
     let mut image = World::new(1, &platters).memory.contents();
-    image.write(layout().slot(1) + 512 + 2048, &[1; 2048]);
+    let slot = layout().slot(1);
+    image.write(slot + 512 + 2048, &[1; 2048]);
+    if !has_second {
+        image.write(slot + 512 + 4096, &[0; 512]);
+    }
     platters.memory = Platter::new(image, Honesty::Honest);
     let world = World::new(2, &platters);
-    let data = layout().slot(1) + 512;
-    let fault = Fault::on(Verb::Read, Effect::Eio).within(data..data + 512).forever();
+    let unread = slot + sector * 512..slot + (sector + 1) * 512;
+    let fault = Fault::on(Verb::Read, Effect::Eio).within(unread).forever();
     world.memory.inject(fault);
-    world.executor.block_on(async {
+    let first = world.executor.block_on(async {
         let (device, _) = world.open().await;
-        assert_eq!(byte(&device, 0, 4096).await, None);
-        for place in 1..50 {
+        let first = byte(&device, 0, 4096).await;
+        // So many that its buffer would be used again, if it could; or none.
+        for place in 1..if has_second { 50 } else { 1 } {
             let write = device.write(place * 4096, block(3, 4096), Durability::Through);
             write.await.expect("there is room");
         }
         device.flush().await.expect("the memory takes writes");
+        first
     });
     let world = World::new(3, &world.kill());
-    world.executor.block_on(async {
+    let then = world.executor.block_on(async {
         let (device, _) = world.open().await;
         byte(&device, 0, 4096).await
-    })
+    });
+    [first, then]
 }
 
 #[test]
 fn nothing_rests_on_an_entry_that_could_not_be_read_and_is_torn() {
-    assert_eq!(torn_and_unread_at_first(), Some(1), "the first write was acknowledged");
+    let data = || torn_and_unread_at_first(true, 1);
+    assert_eq!(data(), [None, Some(1)], "the first write was acknowledged");
+    let header = || torn_and_unread_at_first(false, 0);
+    assert_eq!(header(), [Some(1), Some(1)], "nobody knows the second");
     #[cfg(feature = "planted-bugs")]
     {
-        let bug = nvram::planted::Bug::UnreadIsDurable;
-        assert_eq!(crate::with(bug, torn_and_unread_at_first), None);
+        use nvram::planted::Bug;
+        assert_eq!(crate::with(Bug::UnreadIsDurable, data)[1], None);
+        assert_eq!(crate::with(Bug::UnreadHeader, header)[1], None);
     }
 }
 
