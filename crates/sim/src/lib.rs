@@ -81,6 +81,7 @@ mod options;
 mod platter;
 mod prng;
 mod remains;
+pub mod sparse;
 mod timing;
 mod trace;
 mod verbs;

@@ -1,7 +1,7 @@
 //! A volume and its log as each version of the format left them at a power failure: every later
 //! version must be able to replay them.
 //!
-//! `golden/log-v1.disks` has both disks of version 1 in a sparse text (see `common::sparse`), and
+//! `golden/log-v1.disks` has both disks of version 1 in a sparse text (see [`sim::sparse`]), and
 //! `golden/log-v1.tree` has the expected content of the volume and the expected answers afterwards.
 //! Version 3 is that of a shared log, and has the disks of two volumes. The files are never
 //! regenerated for a version that has been released: a new version gets files of its own beside
@@ -26,14 +26,14 @@ use futures::future::LocalBoxFuture;
 use journal::Walker;
 use namespace::Namespace;
 use runtime::Timestamp;
-use sim::{Choice, Disk, Executor, Image, Prng, Trace};
+use sim::{Choice, Disk, Executor, Image, Prng, Trace, sparse};
 use ufs2::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{CallKey, FileSystem, ObjectId, Requester, SetAttributes, Stability};
 
 use crate::common::cutting::{Pair, after_cut, judge, sizes};
 use crate::common::volume::{Volume, name, open_with_log};
-use crate::common::{Seeded, reuse, sharing, sparse};
+use crate::common::{Seeded, reuse, sharing};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const HOME: u64 = 1 << 20;
@@ -234,7 +234,7 @@ fn version_2_is_replayed() {
     let golden = Golden { disks: "log-v2.disks", told: "log-v2.tree", kinds: 11 };
     if std::env::var_os("DURAMEN_GOLDEN").is_some() {
         let Pair { home, log } = make();
-        let text = sparse::write(&[home, log.expect("it has one")]);
+        let text = sparse::write([("home", &home), ("log", &log.expect("it has one"))]);
         std::fs::write(path(golden.disks), text).expect("the folder is there");
     }
     replays(golden);
@@ -245,7 +245,8 @@ fn version_3_is_replayed() {
     let (disks, told) = (path("log-v3.disks"), path("log-v3.told"));
     if std::env::var_os("DURAMEN_GOLDEN").is_some() {
         let (images, models) = sharing::golden();
-        std::fs::write(&disks, sparse::write(&images)).expect("the folder is there");
+        let text = sparse::write(["home", "home", "log"].into_iter().zip(&images));
+        std::fs::write(&disks, text).expect("the folder is there");
         std::fs::write(&told, models).expect("the folder is there");
     }
     let text = std::fs::read_to_string(&disks).expect("it was made");

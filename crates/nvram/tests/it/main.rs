@@ -2,6 +2,7 @@
 
 mod costs;
 mod cuts;
+mod golden;
 mod health;
 mod hunt;
 mod pairs;

@@ -5,7 +5,7 @@
 use enginekit::snapshots::{delete, roll_back};
 use shadow::format::anchor::Anchor;
 use shadow::format::head::Kind;
-use sim::{Choice, Disk, Executor, Image, Prng};
+use sim::{Choice, Disk, Executor, Image, Prng, sparse};
 use vfs::FileSystem;
 
 use crate::bench::{findings, opened};
@@ -14,7 +14,6 @@ use crate::golden::{NAMES, path, told};
 use crate::mended::on;
 use crate::repair::repaired;
 use crate::scrub::{UNIT, unit_of};
-use crate::sparse;
 
 fn kept() -> [Image; 2] {
     NAMES.map(|name| {

@@ -2,8 +2,9 @@
 //! version of their own.
 //!
 //! `golden/rest.disk` has a volume that was stopped, and `golden/cut.disk` one that was cut off, in
-//! a sparse text (see `sparse`); `golden/told` has their contents. All follow from one history, in
-//! simulated time and with seeded randomness, so each program of this version makes the same bytes.
+//! a sparse text (see [`sim::sparse`]); `golden/told` has their contents. All follow from one
+//! history, in simulated time and with seeded randomness, so each program of this version makes the
+//! same bytes.
 //! For a new version, or an intended change of the bytes written, they are made again with
 //!
 //! ```console
@@ -17,12 +18,11 @@ use std::sync::LazyLock;
 use enginekit::Volume;
 use enginekit::snapshots::pin;
 use shadow::{Shadow, look};
-use sim::{Choice, Disk, Executor, Image, Prng};
+use sim::{Choice, Disk, Executor, Image, Prng, sparse};
 use vfs::{FileKind, FileSystem, ObjectId, SnapshotNumber, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
 use crate::mended::on;
-use crate::sparse;
 
 const AGAIN: &str = "made anew by: DURAMEN_GOLDEN=1 cargo test -p shadow --all-features --test it \
                      golden";
@@ -54,7 +54,7 @@ pub(crate) fn path(name: &str) -> PathBuf {
 }
 
 fn text(image: &Image) -> String {
-    sparse::write(std::slice::from_ref(image)).replacen("log", "home", 1)
+    sparse::write([("home", image)])
 }
 
 async fn file(volume: &Volume<Shadow>, parent: ObjectId, text: &str, size: usize) -> ObjectId {

@@ -41,8 +41,6 @@ mod rotten;
 mod scrub;
 mod shorter;
 mod snapshots;
-#[path = "../../../ffs/tests/it/common/sparse.rs"]
-mod sparse;
 mod stale;
 mod steps;
 mod strays;

@@ -20,7 +20,6 @@ pub(crate) mod returns;
 pub(crate) mod reuse;
 pub(crate) mod sharing;
 pub(crate) mod soft;
-pub(crate) mod sparse;
 pub(crate) mod strays;
 pub(crate) mod together;
 pub(crate) mod tree;

@@ -1,18 +1,19 @@
-//! Disks as text: a line for each stretch of bytes, zeros left out. `800 00ff` are two bytes at
-//! offset 0x800, and `800 1000*a5` are 0x1000 equal ones.
+//! Disks as text, for tests that keep them: `home 1000` begins a disk of 0x1000 bytes, and a line
+//! follows for each stretch of bytes, zeros left out. `800 00ff` are two bytes at offset 0x800, and
+//! `800 1000*a5` are 0x1000 equal ones.
 
 use std::fmt::Write;
 
-use sim::Image;
+use crate::Image;
 
 /// Number of equal bytes from which on they are a stretch of their own.
 const RUN: usize = 32;
 
-/// Writes volumes, and then their log.
-pub(crate) fn write(disks: &[Image]) -> String {
+/// Writes disks with their names, which have a letter beyond *f*.
+pub fn write<'a>(disks: impl IntoIterator<Item = (&'a str, &'a Image)>) -> String {
     let mut text = String::new();
-    for (number, image) in disks.iter().enumerate() {
-        let name = if number + 1 == disks.len() { "log" } else { "home" };
+    for (name, image) in disks {
+        assert!(u64::from_str_radix(name, 16).is_err(), "{name} could be an offset");
         writeln!(text, "{name} {:x}", image.size()).expect("text grows");
         let bytes = image.bytes();
         let mut at = 0;
@@ -44,14 +45,18 @@ fn number(text: &str) -> u64 {
     u64::from_str_radix(text, 16).expect("a number in hexadecimal")
 }
 
-pub(crate) fn read(text: &str) -> Vec<Image> {
+/// Reads disks, in their order.
+///
+/// # Panics
+/// The text is none that [`write`] made.
+pub fn read(text: &str) -> Vec<Image> {
     let mut images: Vec<Image> = Vec::new();
     for line in text.lines() {
         let (place, what) = line.split_once(' ').expect("two words to a line");
-        if ["home", "log"].contains(&place) {
+        let Ok(place) = u64::from_str_radix(place, 16) else {
             images.push(Image::zeroed(number(what)));
             continue;
-        }
+        };
         let bytes = match what.split_once('*') {
             Some((count, byte)) => vec![number(byte) as u8; number(count) as usize],
             None => {
@@ -59,7 +64,7 @@ pub(crate) fn read(text: &str) -> Vec<Image> {
                 pairs.map(|pair| number(pair) as u8).collect()
             }
         };
-        images.last_mut().expect("a disk was named").write(number(place), &bytes);
+        images.last_mut().expect("a disk was named").write(place, &bytes);
     }
     images
 }
