@@ -81,6 +81,8 @@ planted::bugs! {
     MissedLeavers,
     /// The new disk of a replacement is in before its fill is durable.
     HastyReplacements,
+    /// A disk comes back though a person took it out while its label was read.
+    HastyReturns,
     /// A write to a member that is out is acknowledged though the others cannot give its data.
     WrittenNowhere,
     /// A rewritten block is not read back.

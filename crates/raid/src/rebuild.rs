@@ -50,9 +50,18 @@ use crate::wipe::wipe;
 /// Stripes in flight at once: a batch.
 const AT_ONCE: usize = 32;
 /// Stripes passed before other tasks get a turn.
-pub(crate) const PASSED: u64 = 256;
+const PASSED: u64 = 256;
 /// Bytes of a member after which changed checksums are written in place.
 pub(crate) const FILLED: u64 = 256 << 20;
+
+/// What a disk has before it is filled.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Has {
+    /// Everything but what it has missed.
+    pub(crate) all_but_missed: bool,
+    /// The data of so many stripes. Tables that it stores may have changed since.
+    pub(crate) stripes: u64,
+}
 
 /// Reason why a member was not rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -140,8 +149,12 @@ impl Array {
         mut progress: impl FnMut(u64, u64),
     ) -> Result<(), RebuildError> {
         self.check(slot, &*device, member)?;
+        let slots = || self.members.label().slots;
+        let before = slots()[slot];
         let has_most = self.has_all_but_missed(slot, &*device, member).await;
-        if self.interrupts.is_cancelled(Work::Fill) {
+        // A person may have taken the disk out meanwhile.
+        let is_another = slots()[slot] != before && !is_planted(Bug::HastyReturns);
+        if is_another || self.interrupts.is_cancelled(Work::Fill) {
             return Err(RebuildError::Cancelled);
         }
         let standing = if has_most { Standing::CatchingUp } else { Standing::Rebuilding };
@@ -150,7 +163,8 @@ impl Array {
         self.empty(slot).await?;
         self.sums.come_back(slot);
         self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
-        self.fill_and_admit(slot, 0, has_most, &mut progress).await
+        let has = Has { all_but_missed: has_most, ..Has::default() };
+        self.fill_and_admit(slot, has, &mut progress).await
     }
 
     /// Wipes the disk that is being filled for a slot. It may hang: a fill that is cancelled does
@@ -167,20 +181,19 @@ impl Array {
         wiped.map_err(|_| RebuildError::Failed)
     }
 
-    /// Fills a member from this stripe on, and then admits it.
+    /// Fills a member with what it lacks, and then admits it.
     pub(crate) async fn fill_and_admit(
         &self,
         slot: usize,
-        first: u64,
-        has_most: bool,
+        has: Has,
         progress: &mut impl FnMut(u64, u64),
     ) -> Result<(), RebuildError> {
         let needed = self.layout.rows;
-        let mut next = self.fill(slot, first, has_most, progress).await?;
+        let mut next = self.fill(slot, 0, has, progress).await?;
         while next < needed {
             // Write its checksums in place before they take much memory.
             self.log.settle_sums().await.map_err(|_| RebuildError::Stopped)?;
-            next = self.fill(slot, next, has_most, progress).await?;
+            next = self.fill(slot, next, has, progress).await?;
         }
         self.fill_again(slot).await;
         // Every stripe was locked since the fill began, so cached blocks of the slot's last member,
@@ -228,22 +241,24 @@ impl Array {
         &self,
         slot: usize,
         first: u64,
-        has_most: bool,
+        has: Has,
         progress: &mut impl FnMut(u64, u64),
     ) -> Result<u64, RebuildError> {
         let rows = self.layout.rows;
         // A stripe stays locked until the member counts as having it and all before it.
         let give = async |stripe| {
             let alone = self.stripes.alone(stripe).await;
-            let (is_missed, mut given) = (!has_most || self.missed.has(stripe), Ok(()));
-            let is_due = is_missed && self.written.has(stripe);
-            if is_due && self.members.is_replaced(slot) {
+            let is_missed = !has.all_but_missed || self.missed.has(stripe);
+            let is_written = self.written.has(stripe);
+            let mut given = Ok(());
+            // A stripe that needs no data any more may stand for what a table has missed.
+            let is_due = is_missed && (is_written || has.all_but_missed);
+            if is_due && (!is_written || stripe < has.stripes) {
+                self.sums.read_held_by(slot, stripe).await;
+            } else if is_due && self.members.is_replaced(slot) {
                 self.copy_unit(slot, stripe).await;
             } else if is_due {
                 given = self.give_unit(slot, stripe).await;
-            } else if is_missed && has_most {
-                // The stripe needs no data any more, but may stand for what a table has missed.
-                self.sums.read_held_by(slot, stripe).await;
             }
             (alone, is_due, given)
         };
@@ -276,7 +291,7 @@ impl Array {
             filled += if is_due { self.layout.unit } else { 0 };
             if self.members.are_closed() {
                 done = Err(RebuildError::Stopped);
-            } else if done.is_ok() && !self.members.has_come(slot, come) {
+            } else if done.is_ok() && !self.members.has_come(slot, come.max(has.stripes)) {
                 done = Err(RebuildError::Failed);
             }
             if done.is_ok() && is_cancelled() {

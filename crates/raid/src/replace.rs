@@ -33,7 +33,6 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
-use runtime::sync::yield_now;
 
 use crate::array::Array;
 use crate::blocks::BLOCK;
@@ -42,7 +41,7 @@ use crate::label::{Id, Label, Replacement, Slot, Standing};
 use crate::layout::Level;
 use crate::members::{Members, watched};
 use crate::planted::{Bug, is_planted};
-use crate::rebuild::{PASSED, RebuildError};
+use crate::rebuild::{Has, RebuildError};
 use crate::sources::Expected;
 use crate::stripe::Column;
 use crate::sums::TableUnread;
@@ -298,7 +297,7 @@ impl Array {
         let mut next = 0;
         while next < self.layout.rows {
             is_replaced()?;
-            next = self.fill(slot, next, false, progress).await?;
+            next = self.fill(slot, next, Has::default(), progress).await?;
         }
         if is_planted(Bug::HastyReplacements) {
             is_replaced()?;
@@ -325,17 +324,9 @@ impl Array {
         // The known state of tables is that of the old disk.
         self.sums.come_back(slot);
         self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
-        let (_, has) = self.members.rebuild().ok_or(RebuildError::Failed)?;
-        for stripe in 0..has {
-            let _alone = self.stripes.alone(stripe).await;
-            if self.written.has(stripe) {
-                self.sums.read_held_by(slot, stripe).await;
-            }
-            if stripe % PASSED == 0 {
-                yield_now().await;
-            }
-        }
-        self.fill_and_admit(slot, has, false, progress).await
+        let (_, stripes) = self.members.rebuild().ok_or(RebuildError::Failed)?;
+        let has = Has { stripes, ..Has::default() };
+        self.fill_and_admit(slot, has, progress).await
     }
 
     /// Checks that a device may replace a slot's member, which is in.

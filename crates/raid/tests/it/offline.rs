@@ -1,14 +1,16 @@
 //! Members that a person takes out: they stay out, and catch up when a person brings them back.
 
+use std::time::Duration;
+
 use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::future::join;
 use raid::assembly::Refused;
 use raid::label::Standing;
 use raid::layout::Level;
 use raid::{OpenError, OpenOptions, RebuildError, Set, open};
-use sim::{Disk, Executor, Persistence};
+use sim::{Disk, Effect, Executor, Fault, Persistence};
 
-use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set, opened};
+use crate::losses::{all_of, bytes, copies, devices, lose, new_disks, new_set, opened};
 
 /// The slot of the member that is taken out.
 const OUT: usize = 1;
@@ -121,4 +123,36 @@ fn a_member_that_was_taken_out_and_lacks_nothing_is_in_if_a_person_means_that() 
         let read = set.read(0, Buffer::zeroed(expected.len())).await.expect("two are enough");
         assert!(read[..] == expected[..]);
     });
+}
+
+/// The end of a return whose disk is taken out while its label is read.
+fn taken_out_meanwhile() -> (Result<(), RebuildError>, Standing) {
+    let executor = Executor::new(9);
+    let disks = new_disks(&executor, 4);
+    executor.block_on(async {
+        let set = new_set(&executor, &disks, Level::Parity).await;
+        let member = set.label().slots[OUT].member;
+        lose(&set, &disks, OUT).await;
+        let slow = Effect::Slow(Duration::from_millis(300));
+        disks[OUT].inject(Fault::on(Verb::Read, slow).lasting(Persistence::Forever));
+        let returns = set.rebuild(OUT, disks[OUT].clone(), member, |_, _| ());
+        let fails = async {
+            executor.runtime().clock.sleep(Duration::from_millis(100)).await;
+            set.fail(OUT).await
+        };
+        let (returned, failed) = join(returns, fails).await;
+        failed.expect("it is out, and is kept out");
+        (returned, standing(&set))
+    })
+}
+
+#[test]
+fn a_member_that_is_taken_out_while_it_returns_stays_out() {
+    let cancelled = (Err(RebuildError::Cancelled), Standing::Offline);
+    assert_eq!(taken_out_meanwhile(), cancelled);
+    #[cfg(feature = "planted-bugs")]
+    {
+        let bug = raid::planted::Bug::HastyReturns;
+        assert_eq!(crate::with(bug, taken_out_meanwhile).1, Standing::InSync);
+    }
 }

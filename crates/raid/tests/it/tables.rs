@@ -1,13 +1,15 @@
 //! Tables of checksums that no member can read for a while.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
+use futures::future::join;
 use raid::layout::Level;
-use raid::{OpenOptions, RebuildError, Set, open};
-use sim::{Disk, Effect, Executor, Fault};
+use raid::{OpenOptions, RebuildError, Set, Work, open};
+use sim::{Disk, Effect, Executor, Fault, Persistence};
 
 use crate::failed_starts::flip;
 use crate::full::reopened_set;
@@ -180,4 +182,39 @@ fn a_disk_that_may_have_the_only_tables_stays() {
             assert_any_may_be_lost(&executor, &disks, &written, "the new one has them").await;
         });
     }
+}
+
+/// The rebuild that follows the death of the old disk in a replacement hears of a cancellation at
+/// once, however many tables it has to read.
+#[test]
+fn a_replacement_whose_old_disk_has_died_can_be_cancelled() {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let known = OpenOptions::default;
+        let (disks, set, _) = reopened_set(&executor, (Level::Parity, 4), known).await;
+        let half = set.layout().rows / 2;
+        let set = Rc::new(set);
+        let come = Rc::new(Cell::new(0));
+        let (told, asked, mut has_paused) = (come.clone(), set.clone(), false);
+        let progress = move |done, _| {
+            told.set(done);
+            if has_paused && done < half {
+                asked.cancel(Work::Fill); // it looks at the stripes that the new disk has
+            } else if done >= half && !std::mem::replace(&mut has_paused, true) {
+                asked.pause(true);
+            }
+        };
+        let replaced = set.replace(1, new_disks(&executor, 1).remove(0), [9; 16], progress);
+        let dies = async {
+            while come.get() < half {
+                executor.runtime().clock.sleep(Duration::from_millis(1)).await;
+            }
+            disks[1].fail(Verb::Flush, 1, Persistence::Forever);
+            set.flush().await.expect("the others are enough");
+            set.pause(false);
+        };
+        let (replaced, ()) = join(replaced, dies).await;
+        assert_eq!(replaced, Err(RebuildError::Cancelled));
+        set.close().await.expect("nothing fails");
+    });
 }
