@@ -29,6 +29,7 @@ use journal::format::{Line, Slot, State};
 use runtime::Runtime;
 use ufs2::layout::BadSuperblock;
 use ufs2::mark::{Mark, PolicyKind};
+use vfs::FsError;
 
 pub use crate::logged::LogUse;
 use crate::logged::{changes_of, give_up, given_up, refuse_left, refuse_others, replay_log};
@@ -182,7 +183,13 @@ async fn bring_home(
         [device, log].map(|device| -> Rc<dyn BlockDevice> { Rc::new(KeptOpen(device.clone())) });
     let in_memory = |device: &Rc<dyn BlockDevice>| Rc::new(ScratchDevice::new(device.clone()));
     let trial = Disks::with_log(in_memory(&device), in_memory(&log));
-    serve_once(PolicyKind::Log, trial, runtime).await?;
+    let tried = serve_once(PolicyKind::Log, trial, runtime).await;
+    if matches!(tried, Err(OpenError::File(FsError::Io))) && !is_planted(Bug::StuckRepairs) {
+        // A file that lost its name cannot be freed to its end. It has no links: the check frees
+        // what can be read of it.
+        return replay_log(&*device, &*log, now, LogUse::Replay).await;
+    }
+    tried?;
     Ok(serve_once(PolicyKind::Log, Disks::with_log(device, log), runtime).await?.replayed)
 }
 

@@ -242,6 +242,10 @@ planted::bugs! {
     FlippedInodeBits,
     /// The log does not record that the rest of a new indirect block is zero.
     NoZeros,
+    /// A file with a damaged pointer is never freed to its end.
+    EndlessFrees,
+    /// A repair gives up where the freeing of a file cannot go on.
+    StuckRepairs,
     /// Updates staged while a batch was being written are answered with it.
     EagerReceipts,
     /// A flush counts for payload that was written while the flush was in flight.

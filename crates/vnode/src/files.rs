@@ -322,6 +322,13 @@ impl<E: Engine> Files<E> {
         if self.is_stuck(ino) { Err(FsError::Io) } else { Ok(()) }
     }
 
+    /// [`FsError::Io`] if so many files are stuck that no more chains begin: an engine keeps all of
+    /// them, and writes them down in one piece.
+    pub(crate) fn check_few_stuck(&self) -> Result<(), FsError> {
+        let are_few = (self.stuck.borrow().len() as u64) < MOST_CHAINS;
+        if are_few || is_planted(Bug::ManyStuck) { Ok(()) } else { Err(FsError::Io) }
+    }
+
     /// [`FsError::Io`] if any file is stuck.
     pub(crate) fn check_nothing_stuck(&self) -> Result<(), FsError> {
         if self.stuck.borrow().is_empty() { Ok(()) } else { Err(FsError::Io) }

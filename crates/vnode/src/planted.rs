@@ -39,6 +39,8 @@ planted::bugs! {
     UnwaitedRemovals,
     /// A call that fails after its first step is remembered with the reply of that step.
     UntoldFailures,
+    /// Chains begin however many cannot go on.
+    ManyStuck,
     /// A chain stays unfinished where a block is another.
     EndlessChains,
     /// A chain that was cut is not finished.

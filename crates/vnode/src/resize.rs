@@ -211,6 +211,7 @@ impl<E: Engine> Files<E> {
         if asked.is_some() && !done {
             // The request has happened with the first step: an interrupted chain goes on.
             if !is_begun {
+                self.check_few_stuck()?;
                 *places = Some(self.places_for_truncation().await?);
             }
             change.link(ChainLink::Begins(node.chain(Some(size))));
@@ -237,6 +238,7 @@ impl<E: Engine> Files<E> {
             self.ends(change, node);
             return Ok(true);
         }
+        self.check_few_stuck()?;
         let mut place = change.follows.place.take();
         if place.is_none() && is_planted(Bug::LockedWaits) {
             place = Some(self.place_among_chains().await?);

@@ -37,9 +37,10 @@ pub(crate) fn with_a_chain(seed: u64) -> (Pair<Image>, CallOutcome) {
 }
 
 /// The effect of `duramen fsck --repair`.
-async fn fsck(disks: &Pair<Rc<Disk>>, runtime: &Runtime) -> Result<Report, String> {
-    let (home, log) = devices(disks);
-    let prepared = prepare(&home, Some(&log), runtime, LogUse::Replay).await;
+pub(crate) async fn fsck(disks: &Pair<Rc<Disk>>, runtime: &Runtime) -> Result<Report, String> {
+    let home: Rc<dyn BlockDevice> = disks.home.clone();
+    let log = disks.log.clone().map(|log| log as Rc<dyn BlockDevice>);
+    let prepared = prepare(&home, log.as_ref(), runtime, LogUse::Replay).await;
     let state = prepared.map_err(|error| error.to_string())?.state;
     let options = CheckOptions { repair: true, log: state, ..CheckOptions::default() };
     let report = check(&*home, runtime, &options, &mut |_| ()).await;
