@@ -337,7 +337,8 @@ pub(crate) async fn put_in_front(
         move |source| Failure::Device { path, source }
     };
     device.close().await.map_err(failed(path))?;
-    let paired = raid::label::Nvram { id, generation: label.generation, is_dirty: false };
+    let paired =
+        raid::label::Nvram { id, generation: label.generation, is_dirty: false, out: None };
     set.stand_behind(Some(paired)).await.map_err(failed(volume))
 }
 

@@ -1,6 +1,7 @@
 //! What all parts of an open NVRAM share: both devices, the directory, and who waits for whom.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -18,6 +19,7 @@ use crate::health::Health;
 use crate::pairing::Partner;
 use crate::planted::{Bug, is_planted};
 use crate::status::Counts;
+use crate::twin::{Twin, label_of};
 
 /// Blocks that are written to the NVRAM at once.
 pub(crate) const AT_ONCE: u64 = 16;
@@ -29,6 +31,8 @@ pub(crate) struct Cache {
     /// The device in front of which it stands.
     pub(crate) below: Rc<dyn BlockDevice>,
     pub(crate) memory: Rc<dyn BlockDevice>,
+    /// The same, if it is two.
+    pub(crate) twin: Option<Twin>,
     pub(crate) runtime: Runtime,
     pub(crate) layout: Layout,
     pub(crate) id: Id,
@@ -109,6 +113,7 @@ impl Cache {
         Self {
             below,
             memory,
+            twin: None,
             runtime,
             layout,
             id: label.id,
@@ -284,9 +289,13 @@ impl Cache {
         buffer: Buffer,
         entry: &Entry,
     ) -> Result<Option<Memory>, IoError> {
-        let at = self.layout.slot(buffer) + SECTOR;
+        let (at, data_sum) = (self.layout.slot(buffer) + SECTOR, entry.data_sum);
         let data = self.memory.read(at, Memory::unfilled(BLOCK as usize)).await?;
-        Ok((sum(&data) == entry.data_sum).then_some(data))
+        if sum(&data) == data_sum {
+            return Ok(Some(data));
+        }
+        // Another memory may have it.
+        self.memory.mend(at, BLOCK, Rc::new(move |data| sum(data) == data_sum)).await
     }
 
     /// A large write has passed by; a later flush has to cover it.
@@ -434,11 +443,49 @@ impl Cache {
         Ok(())
     }
 
-    /// Writes both labels, one after the other.
+    /// Writes both labels, one after the other. If one of two memories is called out meanwhile,
+    /// that has begun another generation, and they are written again.
     pub(crate) async fn write_label(&self, label: Label) -> Result<(), IoError> {
-        let label = Label { number: label.number + 1, ..label };
-        write_labels(&*self.memory, &self.layout, &label).await?;
-        self.label.set(label);
+        loop {
+            let before = self.label.get();
+            let is_begun = match before.generation.cmp(&label.generation) {
+                Ordering::Less => label.is_begun,
+                Ordering::Equal => label.is_begun || before.is_begun,
+                Ordering::Greater => before.is_begun,
+            };
+            let generation = label.generation.max(before.generation);
+            let label = Label { number: before.number + 1, generation, is_begun, ..label };
+            match &self.twin {
+                None => write_labels(&*self.memory, &self.layout, &label).await?,
+                Some(twin) => twin.write_labels(&self.layout, &label).await?,
+            }
+            if self.label.get() == before {
+                self.label.set(label);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Calls out one of two memories: begins a generation that it does not have, on the other one
+    /// and then with the volume. It may be called while a label is being written.
+    pub(crate) async fn call_out(
+        &self,
+        number: usize,
+        other: &dyn BlockDevice,
+    ) -> Result<(), IoError> {
+        let Some(partner) = self.partner.get() else { return Ok(()) };
+        let before = self.label.get();
+        let generation = before.generation + 1;
+        let begins = |ahead, is_begun| {
+            let label = Label { generation, is_begun, number: before.number + ahead, ..before };
+            label_of(&label, 1 - number)
+        };
+        // The label that is being written may have the next number.
+        write_labels(other, &self.layout, &begins(2, false)).await?;
+        self.label.set(begins(2, false));
+        partner.call(number, true, generation).await?;
+        write_labels(other, &self.layout, &begins(3, true)).await?;
+        self.label.set(begins(3, true));
         Ok(())
     }
 }

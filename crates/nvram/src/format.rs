@@ -108,6 +108,8 @@ pub struct Label {
     pub is_down: bool,
     /// The volume has recorded this generation, so that it may hold writes of it.
     pub is_begun: bool,
+    /// Which of two NVRAMs it is, 1 or 2; 0 if it is the only one.
+    pub twin: u8,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -125,7 +127,8 @@ struct RawLabel {
     durable: U64,
     is_down: u8,
     is_begun: u8,
-    reserved: [u8; 6],
+    twin: u8,
+    reserved: [u8; 5],
 }
 
 /// Why bytes are no label.
@@ -161,7 +164,8 @@ impl Label {
             durable: self.durable.into(),
             is_down: self.is_down.into(),
             is_begun: self.is_begun.into(),
-            reserved: [0; 6],
+            twin: self.twin,
+            reserved: [0; 5],
         };
         let mut bytes = [0; LABEL as usize];
         raw.write_to_prefix(&mut bytes).expect("it is shorter");
@@ -199,6 +203,7 @@ impl Label {
             durable: raw.durable.get(),
             is_down: raw.is_down != 0,
             is_begun: raw.is_begun != 0,
+            twin: raw.twin,
         };
         let is_possible = (LEAST_BUFFERS..=u64::MAX / SLOT / 2).contains(&label.buffers);
         if is_possible { Ok(label) } else { Err(BadLabel::Nonsense) }
@@ -348,6 +353,7 @@ mod tests {
             durable: 16,
             is_down: true,
             is_begun: true,
+            twin: 2,
         };
         let header = Header {
             id,

@@ -5,11 +5,14 @@
 //! is a file on persistent memory or on a fast disk. It keeps the contract of that crate, also when
 //! both lose their power at one moment. docs/formats/nvram.md has the bytes.
 //!
-//! Layers, from the bottom: `format`, the bytes; [`pairing`], which NVRAM goes with which volume;
-//! `directory`, which buffer holds which block, and which may be used again; `cache`, what they all
-//! share; `writing` and `reading`; `destage`, the task that brings blocks below; [`health`],
-//! readings of the battery, and `distrust`, what follows from a bad one; `recovery`, which entries
-//! hold after a crash; [`make`], [`look`] and [`open`]; and [`Nvram`], the device and its states.
+//! The memory may be two, each with everything: the volume goes on with either.
+//!
+//! Layers, from the bottom: `format`, the bytes; [`pairing`], which NVRAM goes with which volume,
+//! and [`meeting`], which of two; `twin`, two memories as one; `directory`, which buffer holds
+//! which block, and which may be used again; `cache`, what they all share; `writing` and `reading`;
+//! `destage`, the task that brings blocks below; [`health`], readings of the battery, and
+//! `distrust`, what follows from a bad one; `recovery`, which entries hold after a crash; [`make`],
+//! [`look`] and [`open`], and the same for two; and [`Nvram`], the device and its states.
 //!
 //! Invariants:
 //! 1. What was answered as durable is in the memory, or durable below.
@@ -27,14 +30,18 @@ mod cache;
 mod destage;
 mod directory;
 mod distrust;
+mod errors;
 pub mod format;
 pub mod health;
+pub mod meeting;
 mod opening;
+mod opening_two;
 pub mod pairing;
 pub mod planted;
 mod reading;
 mod recovery;
 mod status;
+mod twin;
 mod writing;
 
 use std::cell::Cell;
@@ -46,15 +53,18 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use runtime::sync::Signal;
 
+pub use errors::OpenError;
 pub use format::{Id, Label};
-pub use opening::{OpenError, look, make, open, open_paired};
+pub use opening::{look, make, open, open_paired};
+pub use opening_two::{Memories, judge_two, make_two, open_two};
 pub use recovery::Recovered;
-pub use status::{Counts, Status};
+pub use status::{Counts, Status, TwinState};
 
 use crate::cache::Cache;
 use crate::format::{BLOCK, Layout, SECTOR};
 use crate::health::Health;
 use crate::planted::{Bug, is_planted};
+use crate::twin::Twin;
 
 /// It is too small to pin a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +96,7 @@ impl Drop for Nvram {
         self.cache.is_closed.set(true);
         self.cache.wake.notify();
         self.cache.moved.notify();
+        self.cache.twin.iter().for_each(Twin::stop);
     }
 }
 
@@ -114,6 +125,7 @@ impl Nvram {
             dirty_bytes: directory.dirty() * BLOCK,
             pinned_bytes: directory.pinned() * BLOCK,
             lost_bytes: lost * SECTOR,
+            twins: self.cache.twin.as_ref().map(|twin| [0, 1].map(|number| twin.state(number))),
             counts: *self.cache.counts.borrow(),
         }
     }
@@ -301,6 +313,7 @@ impl BlockDevice for Nvram {
     fn close(&self) -> Io<()> {
         let (cache, calls, ended) = (self.cache.clone(), self.calls.clone(), self.ended.clone());
         let is_first = !self.is_closed.replace(true);
+        cache.twin.iter().for_each(Twin::stop);
         async move {
             while calls.get() > 0 {
                 ended.wait().await;

@@ -1,53 +1,20 @@
-//! How an NVRAM is made and opened.
+//! How an NVRAM is made and opened, or two.
 
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer as Memory, Durability, IoError};
+use block::{BlockDevice, Buffer as Memory, Durability};
 use runtime::Runtime;
 
 use crate::Nvram;
 use crate::cache::{Cache, write_labels};
 use crate::destage;
-use crate::format::{BadLabel, Id, LABEL, LEAST_BUFFERS, Label, Layout, SECTOR};
-use crate::pairing::{Meeting, Pairing, Partner, Record, Unpaired};
+use crate::errors::OpenError;
+use crate::format::{BadLabel, Id, LABEL, Label, Layout, SECTOR};
+use crate::pairing::{Meeting, Pairing, Partner, Record};
 use crate::planted::{Bug, is_planted};
-use crate::recovery::{Recovered, Recovery, recover};
+use crate::recovery::{Recovered, recover};
 
-/// The fewest bytes that an NVRAM takes.
-const LEAST: u64 = Layout::size_for(LEAST_BUFFERS);
-
-/// Why there is no NVRAM.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    /// It is too small.
-    #[error("it has {0} bytes, and an NVRAM takes {LEAST} at least")]
-    TooSmall(u64),
-    /// Neither of its labels can be read.
-    #[error(transparent)]
-    Label(#[from] BadLabel),
-    /// It belongs to another volume.
-    #[error("it is the NVRAM of another volume")]
-    Foreign,
-    /// It stood before a device of another size.
-    #[error("it was made for a volume of {made} bytes, and this one has {found}")]
-    OtherSize {
-        /// Bytes of the volume for which it was made.
-        made: u64,
-        /// Bytes of this one.
-        found: u64,
-    },
-    /// Its sectors are larger than those of a buffer's header.
-    #[error("it has sectors of {0} bytes, and an NVRAM takes sectors of 512")]
-    Sectors(u32),
-    /// It does not belong to the volume as this one is.
-    #[error(transparent)]
-    Unpaired(#[from] Unpaired),
-    /// A device failed.
-    #[error(transparent)]
-    Device(#[from] IoError),
-}
-
-fn layout_of(memory: &dyn BlockDevice) -> Result<Layout, OpenError> {
+pub(crate) fn layout_of(memory: &dyn BlockDevice) -> Result<Layout, OpenError> {
     let block::Geometry { size, logical_sector_size, .. } = memory.geometry();
     if u64::from(logical_sector_size) > SECTOR {
         return Err(OpenError::Sectors(logical_sector_size));
@@ -64,28 +31,32 @@ pub async fn make(
     id: Id,
     volume_size: u64,
 ) -> Result<Label, OpenError> {
-    make_again(memory, id, volume_size, (1, false)).await
+    let layout = layout_of(&**memory)?;
+    make_with(memory, &layout, first_label(&layout, id, volume_size)).await
 }
 
-/// The same for an NVRAM whose volume has come to a later generation without it.
-async fn make_again(
-    memory: &Rc<dyn BlockDevice>,
-    id: Id,
-    volume_size: u64,
-    (generation, is_down): (u64, bool),
-) -> Result<Label, OpenError> {
-    let layout = layout_of(&**memory)?;
-    let label = Label {
+/// The label of a new NVRAM.
+pub(crate) fn first_label(layout: &Layout, id: Id, volume_size: u64) -> Label {
+    Label {
         id,
-        generation,
+        generation: 1,
         number: 1,
         buffers: layout.buffers,
         volume_size,
         first_sequence: 1,
         durable: 0,
-        is_down,
+        is_down: false,
         is_begun: false,
-    };
+        twin: 0,
+    }
+}
+
+/// Makes a device an NVRAM with this label.
+pub(crate) async fn make_with(
+    memory: &Rc<dyn BlockDevice>,
+    layout: &Layout,
+    label: Label,
+) -> Result<Label, OpenError> {
     // An earlier life under the same number must not come back. Its labels stay to the end: a cut
     // leaves one that is as void as before.
     let (zeros, [_, end]) = (1 << 20, layout.labels());
@@ -94,7 +65,7 @@ async fn make_again(
         memory.write(at, vec![block::zeros(length as usize)], Durability::Plain).await?;
     }
     memory.flush().await?;
-    write_labels(&**memory, &layout, &label).await?;
+    write_labels(&**memory, layout, &label).await?;
     Ok(label)
 }
 
@@ -111,7 +82,9 @@ pub async fn look(memory: &Rc<dyn BlockDevice>) -> Result<Label, OpenError> {
             Err(error) => Err(OpenError::Device(error)),
         };
         let label = label.and_then(|label| {
-            let fits = label.buffers == layout.buffers;
+            // One of two may be larger than the other.
+            let is_enough = label.twin != 0 && label.buffers <= layout.buffers;
+            let fits = label.buffers == layout.buffers || is_enough;
             if fits { Ok(label) } else { Err(OpenError::Label(BadLabel::Nonsense)) }
         });
         found = match (found, label) {
@@ -150,13 +123,26 @@ async fn open_at(
     label: Label,
     generation: u64,
 ) -> Result<(Nvram, Recovered), OpenError> {
-    let found = below.geometry().size;
-    if label.volume_size != found {
-        return Err(OpenError::OtherSize { made: label.volume_size, found });
-    }
+    check_size(&*below, &label)?;
     let layout = Layout { size: memory.geometry().size, buffers: label.buffers };
-    let Recovery { directory, recovered, torn_marks } = recover(&memory, &layout, &label).await?;
-    let cache = Rc::new(Cache::new(below, memory, runtime, label, directory));
+    let recovery = recover(std::slice::from_ref(&memory), &layout, &label).await?;
+    begin(Cache::new(below, memory, runtime, label, recovery.directory), recovery.rest, generation)
+        .await
+}
+
+/// Refuses an NVRAM of a volume of another size.
+pub(crate) fn check_size(below: &dyn BlockDevice, label: &Label) -> Result<(), OpenError> {
+    let (made, found) = (label.volume_size, below.geometry().size);
+    if made == found { Ok(()) } else { Err(OpenError::OtherSize { made, found }) }
+}
+
+/// Makes durable what recovery believes, and begins a generation on the memory.
+pub(crate) async fn begin(
+    cache: Cache,
+    (recovered, torn_marks): (Recovered, Vec<u64>),
+    generation: u64,
+) -> Result<(Nvram, Recovered), OpenError> {
+    let cache = Rc::new(cache);
     // Entries of a killed process may be in a cache of the host alone: they are durable before
     // anything rests on them. A mark that stands once would not survive a rotten sector, and torn
     // entries would keep later rot from being told from a tear.
@@ -166,7 +152,8 @@ async fn open_at(
         cache.void_some(None).await;
     }
     let durable = cache.directory.borrow().durable();
-    cache.write_label(Label { generation, durable, is_begun: false, ..label }).await?;
+    let label = Label { generation, durable, is_begun: false, ..cache.label.get() };
+    cache.write_label(label).await?;
     destage::start(&cache);
     Ok((Nvram::new(cache), recovered))
 }
@@ -186,16 +173,28 @@ pub async fn open_paired(
     let mut label = look(&memory).await?;
     let generation = pairing.generation + 1;
     if pairing.meet(&label)? == Meeting::Void {
-        let (size, state) = (below.geometry().size, (generation, label.is_down));
-        label = make_again(&memory, pairing.id, size, state).await?;
+        let (layout, size) = (layout_of(&*memory)?, below.geometry().size);
+        let fresh = first_label(&layout, pairing.id, size);
+        let fresh = Label { generation, is_down: label.is_down, ..fresh };
+        label = make_with(&memory, &layout, fresh).await?;
     }
     let (nvram, recovered) = open_at(below, memory, runtime, label, generation).await?;
     let pairing = Pairing { generation, is_dirty: !nvram.label().is_down, ..pairing };
+    begin_with(&nvram, pairing, record).await?;
+    Ok((nvram, recovered))
+}
+
+/// Records the pairing of a start with the volume, and calls the start begun.
+pub(crate) async fn begin_with(
+    nvram: &Nvram,
+    pairing: Pairing,
+    record: Record,
+) -> Result<(), OpenError> {
     if !is_planted(Bug::UnsaidDirt) {
         record(pairing).await?;
     }
     nvram.cache.write_label(Label { is_begun: true, ..nvram.label() }).await?;
     let partner = Partner::new(pairing, record);
     assert!(nvram.cache.partner.set(partner).is_ok(), "an NVRAM stands in front of one volume");
-    Ok((nvram, recovered))
+    Ok(())
 }

@@ -16,11 +16,24 @@
 //!   g, nothing dirty        less                   void: the volume was used without it
 //! ```
 //!
+//! A volume may have two NVRAMs, each with everything. Then the volume also says which of them is
+//! *called out*: it has missed a write, or a start. Its content is never read; it counts again
+//! when it has been filled from the other one.
+//!
+//! ```text
+//!   one of the two is       and the other          the volume
+//!   its own, not out        its own, not out       believes both
+//!                           anything else          believes the one, and calls the other out
+//!   out, older, missing     the same               is refused if dirty, else needs neither
+//! ```
+//!
 //! Invariants:
 //! 1. While the NVRAM may hold something that the disks lack, the volume durably says *dirty*.
 //! 2. The content of an NVRAM whose volume was used without it is never written below.
+//! 3. Before anything is answered that one of two NVRAMs lacks, the volume durably calls it out.
 //!
-//! Not asserted: 1 and 2, which `tests/it/pairs.rs` compares with a model, at every cut.
+//! Not asserted: 1, 2 and 3, which `tests/it/pairs.rs` and `tests/it/twins.rs`
+//! compare with a model, at every cut.
 //!
 //! Commit point of a start: the volume's pairing, durably of the new generation.
 
@@ -29,6 +42,7 @@ use std::rc::Rc;
 
 use block::IoError;
 use futures::future::LocalBoxFuture;
+use runtime::sync::Lock;
 
 use crate::format::{Id, Label};
 use crate::planted::{Bug, is_planted};
@@ -42,6 +56,8 @@ pub struct Pairing {
     pub generation: u64,
     /// Whether the NVRAM may hold data that the volume's disks lack.
     pub is_dirty: bool,
+    /// Which of two NVRAMs are called out. `None` if there is one.
+    pub out: Option<[bool; 2]>,
 }
 
 /// How far a generation goes ahead where the NVRAM is left behind: further than starts come, also
@@ -65,6 +81,12 @@ pub enum Unpaired {
         /// The generation that the volume knows.
         known: u64,
     },
+    /// The other one of two has gone on without it, and is not there.
+    #[error("it lacks the latest data, and the other NVRAM, which has them, cannot be used")]
+    CalledOut,
+    /// Both of two NVRAMs say that they are the same one.
+    #[error("it is a copy of the other NVRAM")]
+    Copied,
     /// The volume is older than the NVRAM: it was brought back from a copy.
     #[error("the disks are an older copy, of start {known}, and the NVRAM has come to {found}")]
     OlderVolume {
@@ -115,7 +137,8 @@ impl Pairing {
 
     /// The pairing after everything that only the NVRAM may hold is given up.
     pub(crate) fn given_up(&self) -> Self {
-        Self { generation: self.generation + APART, is_dirty: false, ..*self }
+        let out = self.out.map(|_| [false; 2]); // neither has anything that another one lacks
+        Self { generation: self.generation + APART, is_dirty: false, out, ..*self }
     }
 }
 
@@ -126,29 +149,49 @@ pub type Record = Rc<dyn Fn(Pairing) -> LocalBoxFuture<'static, Result<(), IoErr
 pub(crate) struct Partner {
     pairing: Cell<Pairing>,
     record: Record,
+    /// Held by the task that records: each changes what the one before it has recorded.
+    recording: Lock,
 }
 
 impl Partner {
     /// A volume with this pairing.
     pub(crate) fn new(pairing: Pairing, record: Record) -> Self {
-        Self { pairing: Cell::new(pairing), record }
+        Self { pairing: Cell::new(pairing), record, recording: Lock::default() }
     }
 
-    /// Records that what the NVRAM holds is void.
-    pub(crate) async fn give_up(&self) -> Result<(), IoError> {
-        let pairing = self.pairing.get().given_up();
-        (self.record)(pairing).await?;
-        self.pairing.set(pairing);
-        Ok(())
-    }
-
-    /// Records whether the NVRAM may hold something. One caller at a time.
-    pub(crate) async fn say(&self, is_dirty: bool) -> Result<(), IoError> {
-        let pairing = Pairing { is_dirty, ..self.pairing.get() };
+    async fn change(&self, change: impl FnOnce(Pairing) -> Pairing) -> Result<(), IoError> {
+        let _alone = self.recording.exclusive().await;
+        let pairing = change(self.pairing.get());
         if pairing != self.pairing.get() {
             (self.record)(pairing).await?;
             self.pairing.set(pairing);
         }
         Ok(())
+    }
+
+    /// Records that what the NVRAM holds is void.
+    pub(crate) async fn give_up(&self) -> Result<(), IoError> {
+        self.change(|known| known.given_up()).await
+    }
+
+    /// Records whether the NVRAM may hold something.
+    pub(crate) async fn say(&self, is_dirty: bool) -> Result<(), IoError> {
+        self.change(|known| Pairing { is_dirty, ..known }).await
+    }
+
+    /// Records whether one of two NVRAMs is called out, from this generation on.
+    pub(crate) async fn call(
+        &self,
+        number: usize,
+        is_out: bool,
+        generation: u64,
+    ) -> Result<(), IoError> {
+        let call = |known: Pairing| {
+            let mut out = known.out.unwrap_or_default();
+            out[number] = is_out;
+            let generation = known.generation.max(generation);
+            Pairing { out: Some(out), generation, ..known }
+        };
+        self.change(call).await
     }
 }

@@ -67,4 +67,14 @@ planted::bugs! {
     UnsaidReturn,
     /// Lost sectors of a block are forgotten when another part of it is written.
     ForgottenLoss,
+    /// Bytes that two memories have alike are believed, whatever their checksum.
+    AlikeIsRight,
+    /// A change is answered before the volume calls out the memory that missed it.
+    HastyCallOut,
+    /// A memory that is called out is believed.
+    BelievedTwin,
+    /// A memory that comes back counts before it is filled.
+    UnfilledTwin,
+    /// An entry that one of two memories alone has after a cut stays there alone.
+    UnequalTwins,
 }

@@ -9,6 +9,10 @@
 //! buffer becomes void before anything says what is durable. Where neither header of a buffer can
 //! be read, or neither copy of a part of the map, nobody knows what is there: the start fails.
 //!
+//! Each of two memories has everything that was answered, and a cut leaves them unlike: any header
+//! of either that fits the data of either tells what the buffer holds. That both are alike proves
+//! nothing. An entry that only one of them has is written to the other before anything rests on it.
+//!
 //! Invariants:
 //! 1. Of the entries of a block that are whole and not void, the latest holds.
 //! 2. A block whose latest entry has rotted is lost: no older version of it is read.
@@ -20,6 +24,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer as Memory, IoError};
+use bytes::Bytes;
+use futures::future::join_all;
 
 use crate::directory::{Buffer, Directory, Entry};
 use crate::format::{BLOCK, Header, Id, Label, Layout, MARKS, SECTOR, SLOT, decode_marks, sum};
@@ -42,9 +48,35 @@ pub struct Recovered {
 /// The state of an NVRAM after recovery.
 pub(crate) struct Recovery {
     pub(crate) directory: Directory,
-    pub(crate) recovered: Recovered,
-    /// Sectors of the void map whose copies differ.
-    pub(crate) torn_marks: Vec<u64>,
+    /// The counts, and sectors of the void map whose copies differ.
+    pub(crate) rest: (Recovered, Vec<u64>),
+    /// Bytes that one memory lacks and the other has.
+    pub(crate) repairs: Vec<Repair>,
+}
+
+/// Bytes that one of two memories lacks.
+pub(crate) struct Repair {
+    /// The memory, as it was given.
+    pub(crate) copy: usize,
+    pub(crate) offset: u64,
+    pub(crate) bytes: Bytes,
+}
+
+/// A buffer as one memory has it, and of each sector why it cannot be read, if so.
+type SlotCopy<'a> = (&'a [u8], &'a [Option<IoError>]);
+
+/// The content of a buffer, and all that its headers say.
+struct Judged {
+    content: Content,
+    /// The newest header, whether or not it fits the data.
+    newest: Option<Header>,
+    /// The sequence up to which its headers say that all was durable, and the last one they have.
+    durable: u64,
+    last: u64,
+    /// In no memory both headers can be read.
+    is_header_unread: bool,
+    /// The buffer as it should be in each memory that has something else.
+    repairs: Vec<(usize, u64, Bytes)>,
 }
 
 /// What a buffer holds.
@@ -61,21 +93,20 @@ enum Content {
 
 /// Reads all buffers of an NVRAM, which was flushed.
 pub(crate) async fn recover(
-    memory: &Rc<dyn BlockDevice>,
+    copies: &[Rc<dyn BlockDevice>],
     layout: &Layout,
     label: &Label,
 ) -> Result<Recovery, IoError> {
-    let Marks { mut void, durable, torn: torn_marks } = read_map(memory, layout, &label.id).await?;
-    let durable = durable.max(label.durable);
-    let last = label.first_sequence.saturating_sub(1).max(durable);
-    let Buffers { contents, durable, mut last } =
-        read_buffers(memory, layout, &label.id, (durable, last)).await?;
-    if is_planted(Bug::OldSequences) {
-        last = durable;
-    }
+    let Marks { mut void, durable, torn: torn_marks } = read_map(copies, layout, &label.id).await?;
     // What the label calls void is void, whatever the map says.
     let before = label.first_sequence.saturating_sub(1);
     void.iter_mut().for_each(|mark| *mark = (*mark).max(before));
+    let durable = durable.max(label.durable);
+    let Buffers { contents, durable, mut last, repairs } =
+        read_buffers(copies, layout, (&label.id, &void), (durable, before.max(durable))).await?;
+    if is_planted(Bug::OldSequences) {
+        last = durable;
+    }
     let mut recovered = Recovered::default();
     let mut found: Vec<(Buffer, Entry)> = Vec::new();
     let mut torn: Vec<(Buffer, u64, u64)> = Vec::new();
@@ -122,7 +153,7 @@ pub(crate) async fn recover(
     for (buffer, place, sequence) in torn {
         directory.recover_torn(buffer, place, sequence);
     }
-    Ok(Recovery { directory, recovered, torn_marks })
+    Ok(Recovery { directory, rest: (recovered, torn_marks), repairs })
 }
 
 /// The place of an entry that nobody knows.
@@ -136,33 +167,45 @@ struct Buffers {
     durable: u64,
     /// The last sequence that was given away.
     last: u64,
+    repairs: Vec<Repair>,
 }
 
 /// Reads all buffers. The map and the label told of these sequences.
 async fn read_buffers(
-    memory: &Rc<dyn BlockDevice>,
+    copies: &[Rc<dyn BlockDevice>],
     layout: &Layout,
-    id: &Id,
-    (mut durable, mut last): (u64, u64),
+    (id, void): (&Id, &[u64]),
+    (durable, last): (u64, u64),
 ) -> Result<Buffers, IoError> {
-    let mut contents = Vec::with_capacity(layout.buffers as usize);
+    let contents = Vec::with_capacity(layout.buffers as usize);
+    let mut buffers = Buffers { contents, durable, last, repairs: Vec::new() };
     for first in (0..layout.buffers).step_by(AT_ONCE as usize) {
         let count = AT_ONCE.min(layout.buffers - first);
-        let (bytes, unread) = read_slots(memory, layout, first, count).await;
-        let sectors = unread.chunks_exact((SLOT / SECTOR) as usize);
-        for (slot, unread) in bytes.chunks_exact(SLOT as usize).zip(sectors) {
-            let (content, headers) = judge((slot, unread), id)?;
-            for header in headers.iter().flatten() {
-                durable = durable.max(header.durable);
-                last = last.max(header.sequence);
-            }
-            let newest = headers.into_iter().flatten().max_by_key(|header| header.sequence);
-            let is_header_unread =
-                [unread.first(), unread.last()].iter().any(|it| *it != Some(&None));
-            contents.push((content, newest, is_header_unread));
+        let read = copies.iter().map(|copy| read_slots(copy, layout, first, count));
+        let read = join_all(read).await;
+        for index in 0..count as usize {
+            let (bytes, sectors) = (index * SLOT as usize, index * SECTORS);
+            let slots: Vec<SlotCopy<'_>> = (read.iter())
+                .map(|(all, unread)| {
+                    (&all[bytes..bytes + SLOT as usize], &unread[sectors..sectors + SECTORS])
+                })
+                .collect();
+            let buffer = first + index as u64;
+            let judged = judge(&slots, id, void[buffer as usize])?;
+            buffers.durable = buffers.durable.max(judged.durable);
+            buffers.last = buffers.last.max(judged.last);
+            let at = layout.slot(buffer);
+            let repairs = judged.repairs.into_iter();
+            buffers.repairs.extend(repairs.map(|(copy, offset, bytes)| Repair {
+                copy,
+                offset: at + offset,
+                bytes,
+            }));
+            let Judged { content, newest, is_header_unread, .. } = judged;
+            buffers.contents.push((content, newest, is_header_unread));
         }
     }
-    Ok(Buffers { contents, durable, last })
+    Ok(buffers)
 }
 
 /// The blocks whose latest entry has data, and those whose latest entry has lost some.
@@ -184,38 +227,113 @@ fn lost_entry(header: &Header) -> Entry {
     Entry { place, sequence, mask: 0, lost: lost | mask, data_sum }
 }
 
-/// What a buffer holds, and the headers that it has. Of each sector: why it cannot be read, if so.
+/// Judges a buffer by its copies, one for each memory.
 ///
 /// # Errors
-/// Neither header can be read.
-fn judge(
-    (slot, unread): (&[u8], &[Option<IoError>]),
-    id: &Id,
-) -> Result<(Content, [Option<Header>; 2]), IoError> {
-    if let [Some(error), .., Some(_)] = unread
+/// No header can be read.
+fn judge(copies: &[SlotCopy<'_>], id: &Id, void: u64) -> Result<Judged, IoError> {
+    let unread_headers = copies.iter().map(|(_, unread)| match unread {
+        [Some(error), .., Some(_)] => Some(error.clone()),
+        _ => None,
+    });
+    let unread_headers: Option<Vec<IoError>> = unread_headers.collect();
+    if let Some(error) = unread_headers.and_then(|errors| errors.into_iter().next())
         && !is_planted(Bug::UnreadIsVoid)
     {
-        return Err(error.clone());
+        return Err(error);
     }
-    let behind = (SECTOR + BLOCK) as usize;
-    let data = &slot[SECTOR as usize..behind];
-    let headers =
-        [&slot[..SECTOR as usize], &slot[behind..]].map(|bytes| Header::decode(bytes, id));
-    let mut by_age: Vec<Header> = headers.into_iter().flatten().collect();
+    let headers: Vec<[Option<Header>; 2]> = (copies.iter())
+        .map(|(slot, _)| [&slot[..HEAD], &slot[TAIL..]].map(|bytes| Header::decode(bytes, id)))
+        .collect();
+    let mut by_age: Vec<Header> = headers.iter().flatten().flatten().copied().collect();
     by_age.sort_unstable_by_key(|header| std::cmp::Reverse(header.sequence));
-    let is_read = unread[1..unread.len() - 1].iter().all(Option::is_none);
-    let data_sum = is_read.then(|| sum(data));
-    let content = match by_age.iter().find(|header| Some(header.data_sum) == data_sum) {
-        Some(&Header { place, sequence, mask, lost, data_sum, .. }) => {
+    let sums: Vec<Option<u32>> = (copies.iter())
+        .map(|(slot, unread)| is_data_read(unread).then(|| sum(&slot[HEAD..TAIL])))
+        .collect();
+    let are_alike = copies.len() > 1 && copies.iter().all(|copy| copy == &copies[0]);
+    let fits = |header: &&Header| {
+        sums.contains(&Some(header.data_sum)) || are_alike && is_planted(Bug::AlikeIsRight)
+    };
+    let whole = by_age.iter().find(fits).copied();
+    let newest = by_age.first().copied();
+    let content = match (whole, newest) {
+        (Some(Header { place, sequence, mask, lost, data_sum, .. }), _) => {
+            let data_sum = sums.iter().flatten().find(|_| are_alike).copied().unwrap_or(data_sum);
             Content::Whole(Entry { place, sequence, mask, lost, data_sum })
         }
-        None => match by_age.first() {
-            Some(&header) if is_read || is_planted(Bug::UnreadIsTorn) => Content::Broken(header),
-            Some(&header) => Content::Unread(header),
-            None => Content::Nothing,
-        },
+        (None, Some(header)) => {
+            let is_unread = is_unread(copies, &headers, &header);
+            let is_torn = !is_unread || is_planted(Bug::UnreadIsTorn);
+            if is_torn { Content::Broken(header) } else { Content::Unread(header) }
+        }
+        (None, None) => Content::Nothing,
     };
-    Ok((content, headers))
+    let needed = whole.or(newest).filter(|header| header.sequence > void);
+    let repairs = match needed {
+        Some(header) if copies.len() > 1 => repairs(copies, &sums, &header),
+        _ => Vec::new(),
+    };
+    let largest = |of: fn(&Header) -> u64| by_age.iter().map(of).max().unwrap_or_default();
+    Ok(Judged {
+        content,
+        newest,
+        durable: largest(|header| header.durable),
+        last: largest(|header| header.sequence),
+        is_header_unread: (copies.iter())
+            .all(|(_, unread)| unread[0].is_some() || unread[SECTORS - 1].is_some()),
+        repairs,
+    })
+}
+
+/// Sectors of a buffer with its headers, and the bytes before its data and before the last header.
+const SECTORS: usize = (SLOT / SECTOR) as usize;
+const HEAD: usize = SECTOR as usize;
+const TAIL: usize = (SECTOR + BLOCK) as usize;
+
+fn is_data_read(unread: &[Option<IoError>]) -> bool {
+    unread[1..SECTORS - 1].iter().all(Option::is_none)
+}
+
+/// Whether nobody knows if the data of a header are whole, which are read nowhere. A memory that
+/// can be read, and knows nothing of the header, never had it: it was not answered.
+fn is_unread(copies: &[SlotCopy<'_>], headers: &[[Option<Header>; 2]], newest: &Header) -> bool {
+    let has_it = |headers: &[Option<Header>; 2]| {
+        headers.iter().flatten().any(|it| it.sequence == newest.sequence)
+    };
+    let mut all = copies.iter().zip(headers);
+    let is_unread = all.clone().any(|((_, unread), its)| has_it(its) && !is_data_read(unread));
+    let is_unknown =
+        all.any(|((_, unread), its)| !has_it(its) && unread.iter().all(Option::is_none));
+    is_unread && !is_unknown
+}
+
+/// The parts that memories lack of an entry with this header: all of it, or where no data fit, its
+/// headers, so that neither forgets what is lost.
+fn repairs(
+    copies: &[SlotCopy<'_>],
+    sums: &[Option<u32>],
+    header: &Header,
+) -> Vec<(usize, u64, Bytes)> {
+    let head = header.encode();
+    let data = sums.iter().position(|it| *it == Some(header.data_sum));
+    let data = data.map(|at| &copies[at].0[HEAD..TAIL]);
+    let mut repairs = Vec::new();
+    for (copy, (slot, unread)) in copies.iter().enumerate() {
+        let is_read = |sector: usize| unread[sector].is_none();
+        let has_heads = slot[..HEAD] == head && slot[TAIL..] == head;
+        let has_heads = has_heads && is_read(0) && is_read(SECTORS - 1);
+        let has_data = data.is_none_or(|data| is_data_read(unread) && slot[HEAD..TAIL] == *data);
+        match data {
+            _ if has_heads && has_data => {}
+            Some(data) => repairs.push((copy, 0, Bytes::from([&head, data, &head].concat()))),
+            None => {
+                let head = Bytes::copy_from_slice(&head);
+                repairs.push((copy, 0, head.clone()));
+                repairs.push((copy, TAIL as u64, head));
+            }
+        }
+    }
+    repairs
 }
 
 /// Some buffers, and of each sector why it cannot be read, if so: it is zeros.
@@ -259,27 +377,28 @@ fn marks_in(bytes: &[u8], id: &Id) -> Option<([u64; MARKS as usize], u64)> {
 }
 
 async fn read_map(
-    memory: &Rc<dyn BlockDevice>,
+    copies: &[Rc<dyn BlockDevice>],
     layout: &Layout,
     id: &Id,
 ) -> Result<Marks, IoError> {
     let mut marks = Marks { void: vec![0; layout.buffers as usize], durable: 0, torn: Vec::new() };
     for sector in 0..layout.map_sectors() {
-        let mut copies = Vec::new();
-        let mut failed = Vec::new();
-        for at in layout.map(sector) {
+        let mut found = Vec::new();
+        let mut failed = None;
+        let places = layout.map(sector);
+        for (memory, at) in copies.iter().flat_map(|copy| places.map(|at| (copy, at))) {
             let read = memory.read(at, Memory::unfilled(SECTOR as usize)).await;
-            copies.push(read.as_ref().ok().and_then(|bytes| marks_in(bytes, id)));
-            failed.extend(read.err());
+            found.push(read.as_ref().ok().and_then(|bytes| marks_in(bytes, id)));
+            failed = read.err().or(failed);
         }
-        let is_known = copies != [None, None] || is_planted(Bug::UnreadIsVoid);
-        if let Some(error) = failed.pop().filter(|_| !is_known) {
+        let is_known = found.iter().any(Option::is_some) || is_planted(Bug::UnreadIsVoid);
+        if let Some(error) = failed.filter(|_| !is_known) {
             return Err(error);
         }
-        if copies[0] != copies[1] {
+        if found.iter().any(|copy| *copy != found[0]) {
             marks.torn.push(sector);
         }
-        for (found, durable) in copies.into_iter().flatten() {
+        for (found, durable) in found.into_iter().flatten() {
             marks.durable = marks.durable.max(durable);
             let of = marks.void.iter_mut().skip((sector * MARKS) as usize);
             of.zip(found).for_each(|(void, mark)| *void = (*void).max(mark));

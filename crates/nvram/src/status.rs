@@ -1,5 +1,7 @@
 //! What an NVRAM has done, and how it stands.
 
+use block::IoError;
+
 use crate::health::Health;
 
 /// Counters since the start.
@@ -15,6 +17,17 @@ pub struct Counts {
     pub passes: u64,
     /// Blocks that went below.
     pub write_backs: u64,
+}
+
+/// How one of two memories stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TwinState {
+    /// It has everything.
+    In,
+    /// It comes back: it does not have everything yet.
+    Filling,
+    /// It is called out, for this failure since the start, or it was not there.
+    Out(Option<IoError>),
 }
 
 /// How an NVRAM stands.
@@ -37,6 +50,8 @@ pub struct Status {
     pub pinned_bytes: u64,
     /// Bytes that are lost.
     pub lost_bytes: u64,
+    /// How each of two memories stands, if it is two.
+    pub twins: Option<[TwinState; 2]>,
     /// What it has done.
     pub counts: Counts,
 }

@@ -17,8 +17,10 @@ use crate::planted::{Bug, is_planted};
 /// Magic bytes of a label.
 pub const MAGIC: [u8; 16] = *b"duramen raid\0\0\0\0";
 /// The newest format version. A label has it only if it states what older programs must not
-/// misread: that there is an NVRAM in front of the set.
-pub const VERSION: u32 = 5;
+/// misread: that there are two NVRAMs in front of the set, of which one may have missed writes.
+pub const VERSION: u32 = 6;
+/// The version of a label that names one NVRAM.
+const ONE_NVRAM: u32 = 5;
 /// The version of a label that states that a person took a member out, and names no NVRAM.
 const OFFLINE: u32 = 4;
 /// The version of all other labels.
@@ -119,6 +121,8 @@ pub struct Nvram {
     pub generation: u64,
     /// Whether it may hold data that the set lacks.
     pub is_dirty: bool,
+    /// Which of two NVRAMs are called out: they have missed writes. `None` if there is one.
+    pub out: Option<[bool; 2]>,
 }
 
 /// A label, decoded.
@@ -250,8 +254,9 @@ struct RawNvram {
     reserved: [u8; 7],
 }
 
-/// Flags of an NVRAM: there is one; it may hold data that the set lacks.
-const NVRAM: [u8; 2] = [1, 2];
+/// Flags of an NVRAM: there is one; it may hold data that the set lacks; there are two; the first
+/// is called out; the second is.
+const NVRAM: [u8; 5] = [1, 2, 4, 8, 16];
 /// Flags of a replacement: there is one; it is done; the label is that of the new disk.
 const REPLACING: [u16; 3] = [1, 2, 4];
 
@@ -322,7 +327,8 @@ impl Label {
     fn version(&self) -> u32 {
         let has_offline = self.slots.iter().any(|slot| slot.standing == Standing::Offline);
         match self.nvram {
-            Some(_) => VERSION,
+            Some(Nvram { out: Some(_), .. }) => VERSION,
+            Some(_) => ONE_NVRAM,
             None if has_offline => OFFLINE,
             None => USUAL,
         }
@@ -354,8 +360,11 @@ impl Label {
             raw.replacing = flags.map(|(_, flag)| flag).sum::<u16>().into();
             (raw.other, raw.replaced) = (other, (slot as u16).into());
         }
-        if let Some(Nvram { id, generation, is_dirty }) = self.nvram {
-            let flags = NVRAM[0] | if is_dirty { NVRAM[1] } else { 0 };
+        if let Some(Nvram { id, generation, is_dirty, out }) = self.nvram {
+            let [first, second] = out.unwrap_or_default();
+            let flags = [true, is_dirty, out.is_some(), first, second];
+            let flags = flags.into_iter().zip(NVRAM).filter(|(is_set, _)| *is_set);
+            let flags = flags.map(|(_, flag)| flag).sum();
             raw.nvram = RawNvram { id, generation: generation.into(), flags, reserved: [0; 7] };
         }
         for (raw, slot) in raw.slots.iter_mut().zip(&self.slots) {
@@ -431,10 +440,11 @@ impl Label {
         unless(is_its || !is_incoming, "it is the label of a new disk, and there is none")?;
         unless(is_under_way || flags == 0, "it replaces no member, or by none")?;
         let RawNvram { id, generation, flags, .. } = raw.nvram;
-        let [has_nvram, is_dirty] = NVRAM.map(|flag| flags & flag != 0);
-        let has_nvram = has_nvram && raw.version.get() == VERSION;
+        let [has_nvram, is_dirty, are_two, first, second] = NVRAM.map(|flag| flags & flag != 0);
+        let has_nvram = has_nvram && raw.version.get() >= ONE_NVRAM;
+        let out = (are_two && raw.version.get() == VERSION).then_some([first, second]);
         let generation = generation.get();
-        let nvram = has_nvram.then_some(Nvram { id, generation, is_dirty });
+        let nvram = has_nvram.then_some(Nvram { id, generation, is_dirty, out });
         Ok(Self {
             set: raw.set,
             slot,
@@ -557,10 +567,10 @@ pub(crate) mod tests {
             Label::decode(&sealed(bytes))
         };
         assert_eq!(of_version(2), Ok(told.clone()), "it said nothing there");
-        for version in [3, 4, 5] {
+        for version in [3, 4, 5, 6] {
             assert_eq!(of_version(version), Ok(Label { forced: 6, ..told.clone() }));
         }
-        for version in [0, 1, 6] {
+        for version in [0, 1, 7] {
             assert_eq!(of_version(version), Err(BadLabel::Version(version)));
         }
     }
@@ -587,7 +597,7 @@ pub(crate) mod tests {
     fn a_label_that_names_an_nvram_is_of_a_version_of_its_own() {
         let mut told = label(Level::Parity, 4, 2);
         for is_dirty in [false, true] {
-            told.nvram = Some(Nvram { id: [5; 16], generation: 0x0102, is_dirty });
+            told.nvram = Some(Nvram { id: [5; 16], generation: 0x0102, is_dirty, out: None });
             let bytes = told.encode();
             assert_eq!(bytes[16..20], 5_u32.to_le_bytes());
             assert_eq!(bytes[896..912], [5; 16]);
@@ -596,6 +606,14 @@ pub(crate) mod tests {
         }
         told.slots[1].standing = Standing::Offline;
         assert_eq!(Label::decode(&told.encode()), Ok(told.clone()), "both at once");
+        let mut of_two = told.clone();
+        for (out, flags) in [([false; 2], 7), ([true, false], 15), ([false, true], 23)] {
+            let two = Nvram { id: [5; 16], generation: 3, is_dirty: true, out: Some(out) };
+            of_two.nvram = Some(two);
+            let bytes = of_two.encode();
+            assert_eq!((&bytes[16..20], bytes[920]), (&6_u32.to_le_bytes()[..], flags));
+            assert_eq!(Label::decode(&bytes), Ok(of_two.clone()));
+        }
         let mut older = told.encode();
         older[16..20].copy_from_slice(&4_u32.to_le_bytes());
         let read = Label::decode(&sealed(older)).expect("an older version is read");

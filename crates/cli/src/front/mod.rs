@@ -74,14 +74,14 @@ pub(crate) struct Candidate {
 
 /// The pairing on the labels of a set.
 fn pairing_of(nvram: &label::Nvram) -> Pairing {
-    let label::Nvram { id, generation, is_dirty } = *nvram;
-    Pairing { id, generation, is_dirty }
+    let label::Nvram { id, generation, is_dirty, out } = *nvram;
+    Pairing { id, generation, is_dirty, out }
 }
 
 /// What the labels of a set have of a pairing.
 pub(crate) fn label_of(pairing: &Pairing) -> label::Nvram {
-    let Pairing { id, generation, is_dirty } = *pairing;
-    label::Nvram { id, generation, is_dirty }
+    let Pairing { id, generation, is_dirty, out } = *pairing;
+    label::Nvram { id, generation, is_dirty, out }
 }
 
 /// How a pairing is recorded on the labels of a set.

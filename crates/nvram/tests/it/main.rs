@@ -8,6 +8,7 @@ mod hunt;
 mod pairs;
 mod pins;
 mod states;
+mod twins;
 mod world;
 
 /// Does something with a planted bug.

@@ -38,12 +38,12 @@ fn encoded(pairing: &Pairing) -> Vec<u8> {
 
 fn decoded(bytes: &[u8]) -> Pairing {
     let generation = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
-    Pairing { id: ID, generation, is_dirty: bytes[8] == 1 }
+    Pairing { id: ID, generation, is_dirty: bytes[8] == 1, out: None }
 }
 
 pub(crate) fn new_volume() -> Volume {
     let mut image = Image::zeroed(SECTOR);
-    image.write(0, &encoded(&Pairing { id: ID, generation: 1, is_dirty: false }));
+    image.write(0, &encoded(&Pairing { id: ID, generation: 1, is_dirty: false, out: None }));
     Volume { platters: made(), book: Platter::new(image, Honesty::Honest) }
 }
 
@@ -232,7 +232,7 @@ fn a_volume_whose_memory_fails_and_whose_host_is_full_stops_in_the_end() {
 
 /// What a volume with this pairing makes of the NVRAM of a generation.
 fn met(is_dirty: bool, found: u64, is_begun: bool) -> Result<Meeting, Unpaired> {
-    let pairing = Pairing { id: ID, generation: 7, is_dirty };
+    let pairing = Pairing { id: ID, generation: 7, is_dirty, out: None };
     let volume = new_volume();
     let running = Running::of(1, &volume);
     let memory: Rc<dyn BlockDevice> = running.world.memory.clone();

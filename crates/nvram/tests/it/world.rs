@@ -79,7 +79,7 @@ impl World {
 }
 
 /// Memory that is torn between words of 8 bytes: each word is that of one image or the other.
-fn torn(one: &Image, other: &Image, prng: &mut Prng) -> Image {
+pub(crate) fn torn(one: &Image, other: &Image, prng: &mut Prng) -> Image {
     let mut left = one.clone();
     let (mut a, mut b) = ([0; SECTOR as usize], [0; SECTOR as usize]);
     for offset in (0..one.size()).step_by(SECTOR as usize) {

@@ -161,7 +161,7 @@ pub(crate) async fn put_in_front(
     let size = set.geometry().size;
     let label = nvram::make(memory, NVRAM_ID, size).await.expect("it is large enough");
     let generation = label.generation;
-    let paired = label::Nvram { id: NVRAM_ID, generation, is_dirty: false };
+    let paired = label::Nvram { id: NVRAM_ID, generation, is_dirty: false, out: None };
     set.stand_behind(Some(paired)).await.expect("nothing has failed");
     // The devices stay open.
 }
@@ -171,16 +171,16 @@ pub(crate) async fn put_in_front(
 /// # Errors
 /// It stands behind none.
 pub(crate) fn paired(set: &Rc<Set>) -> Result<(Pairing, Record), String> {
-    let label::Nvram { id, generation, is_dirty } =
+    let label::Nvram { id, generation, is_dirty, out } =
         set.label().nvram.ok_or("no label names the NVRAM")?;
     let set = set.clone();
     let record: Record = Rc::new(move |pairing| {
         let set = set.clone();
-        let Pairing { id, generation, is_dirty } = pairing;
-        let known = label::Nvram { id, generation, is_dirty };
+        let Pairing { id, generation, is_dirty, out } = pairing;
+        let known = label::Nvram { id, generation, is_dirty, out };
         async move { set.stand_behind(Some(known)).await }.boxed_local()
     });
-    Ok((Pairing { id, generation, is_dirty }, record))
+    Ok((Pairing { id, generation, is_dirty, out }, record))
 }
 
 /// Opens a set with its NVRAM; members of length 0 are lost.

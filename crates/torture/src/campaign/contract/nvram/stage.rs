@@ -118,7 +118,7 @@ impl Stage {
         } else {
             let label = nvram::make(&memory, NVRAM_ID, VOLUME).await.expect("it is large enough");
             let generation = label.generation;
-            let pairing = Pairing { id: NVRAM_ID, generation, is_dirty: false };
+            let pairing = Pairing { id: NVRAM_ID, generation, is_dirty: false, out: None };
             self.book()(pairing).await.expect("nothing fails");
         }
         let (below, ..) = self.below().await.expect("it is new");
@@ -153,7 +153,7 @@ impl Stage {
         let read = book.read(0, Buffer::unfilled(SECTOR as usize)).await;
         let read = read.map_err(|error| error.to_string())?;
         let generation = u64::from_le_bytes(read[..8].try_into().expect("eight bytes"));
-        let pairing = Pairing { id: NVRAM_ID, generation, is_dirty: read[8] != 0 };
+        let pairing = Pairing { id: NVRAM_ID, generation, is_dirty: read[8] != 0, out: None };
         Ok((self.disks[0].clone(), pairing, self.book()))
     }
 

@@ -1,0 +1,271 @@
+//! How two NVRAMs of one volume are made and opened, and how one of them comes back.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Durability, IoError, Verb};
+use futures::FutureExt;
+use futures::channel::oneshot;
+use runtime::Runtime;
+
+use crate::Nvram;
+use crate::cache::{Cache, write_labels};
+use crate::errors::OpenError;
+use crate::format::{BadLabel, Id, Label, Layout};
+use crate::meeting::{Assembly, Role};
+use crate::opening::{begin, begin_with, check_size, first_label, layout_of, look, make_with};
+use crate::pairing::{Meeting, Pairing, Record, Unpaired};
+use crate::planted::{Bug, is_planted};
+use crate::recovery::{Recovered, Repair, recover};
+use crate::twin::{Copy, Fitted, Twin, label_of};
+
+/// Memories as a volume finds them, in any order. `None` for one that is not there.
+pub type Memories = [Option<Rc<dyn BlockDevice>>; 2];
+
+/// The layout of each of two memories.
+fn layout_with(buffers: u64) -> Layout {
+    Layout { size: Layout::size_for(buffers), buffers }
+}
+
+fn fitted(memory: &Rc<dyn BlockDevice>, layout: &Layout) -> Result<Copy, OpenError> {
+    let size = memory.geometry().size;
+    Fitted::fit(memory.clone(), layout.size).ok_or(OpenError::TooSmall(size))
+}
+
+/// Makes two devices the NVRAMs of a volume, whatever they held. The smaller one counts.
+///
+/// # Errors
+/// [`OpenError`].
+pub async fn make_two(
+    memories: [&Rc<dyn BlockDevice>; 2],
+    id: Id,
+    volume_size: u64,
+) -> Result<Label, OpenError> {
+    let [one, other] = memories.map(|memory| layout_of(&**memory));
+    let layout = layout_with(one?.buffers.min(other?.buffers));
+    let label = first_label(&layout, id, volume_size);
+    for (number, memory) in memories.into_iter().enumerate() {
+        make_with(&fitted(memory, &layout)?, &layout, label_of(&label, number)).await?;
+    }
+    Ok(label)
+}
+
+/// Judges two NVRAMs, and writes nothing. Gives their labels, too.
+///
+/// # Errors
+/// Why the volume must not be used with either.
+pub async fn judge_two(
+    memories: &Memories,
+    pairing: &Pairing,
+) -> Result<(Assembly, [Result<Label, OpenError>; 2]), OpenError> {
+    let look_at = async |memory: &Option<Rc<dyn BlockDevice>>| match memory {
+        Some(memory) => look(memory).await,
+        None => Err(Unpaired::Missing.into()),
+    };
+    let labels = [look_at(&memories[0]).await, look_at(&memories[1]).await];
+    Ok((pairing.meet_two(&labels)?, labels))
+}
+
+/// Opens the two NVRAMs of a volume with this pairing in front of its device, or the one of them
+/// that is believed, and begins a new generation. The other one is called out by that; if it is
+/// there, it is filled beside the calls. Without a `record`, nothing is recorded, and nothing comes
+/// back.
+///
+/// # Errors
+/// [`OpenError`]. Then the next start finds what this one found.
+pub async fn open_two(
+    below: Rc<dyn BlockDevice>,
+    memories: Memories,
+    runtime: Runtime,
+    pairing: Pairing,
+    record: Option<Record>,
+) -> Result<(Nvram, Recovered), OpenError> {
+    let (Assembly { meeting, roles, numbers }, labels) = judge_two(&memories, &pairing).await?;
+    let mut believed: Vec<(usize, Rc<dyn BlockDevice>, Label)> = Vec::new();
+    let mut behind = None;
+    for (((memory, label), role), number) in
+        memories.into_iter().zip(labels).zip(roles).zip(numbers)
+    {
+        match (memory, label, role) {
+            (Some(memory), Ok(label), Role::In) => believed.push((number, memory, label)),
+            (Some(memory), _, Role::Behind) => behind = Some(memory),
+            (Some(memory), ..) => drop(memory.close().await), // it is not of this volume
+            (None, ..) => {}
+        }
+    }
+    let generation = pairing.generation + 1;
+    let mut label = merged(believed.iter().map(|(.., label)| *label));
+    check_size(&*below, &label)?;
+    let layout = layout_with(label.buffers);
+    let mut copies = [None, None];
+    for (number, memory, _) in &believed {
+        copies[*number] = Some(fitted(memory, &layout)?);
+    }
+    if meeting == Meeting::Void {
+        let fresh = first_label(&layout, pairing.id, below.geometry().size);
+        label = Label { generation, is_down: label.is_down, ..fresh };
+        make_void(&mut copies, &layout, &label).await?;
+    }
+    let twin = Twin::new(layout.size, copies, runtime.clone());
+    let all: Vec<Copy> = twin.copies().into_iter().map(|(_, copy)| copy).collect();
+    let recovery = recover(&all, &layout, &label).await?;
+    if !is_planted(Bug::UnequalTwins) {
+        repair(&twin, recovery.repairs).await?;
+    }
+    let memory = Rc::new(twin.clone());
+    let mut cache = Cache::new(below, memory, runtime, label, recovery.directory);
+    cache.twin = Some(twin.clone());
+    let (nvram, recovered) = begin(cache, recovery.rest, generation).await?;
+    if let Some(record) = record {
+        let is_dirty = !nvram.label().is_down;
+        let out = twin.out();
+        let pairing = Pairing { generation, is_dirty, out: Some(out), ..pairing };
+        begin_with(&nvram, pairing, record).await?;
+        record_call_outs(&nvram, &twin, out).await?;
+        if let Some(memory) = behind {
+            // It is tried again by whoever looks for it.
+            drop(nvram.fill(memory));
+        }
+    }
+    Ok((nvram, recovered))
+}
+
+/// Makes empty NVRAMs of those that are there. One that fails is left out, if the other does not.
+async fn make_void(
+    copies: &mut [Option<Copy>; 2],
+    layout: &Layout,
+    label: &Label,
+) -> Result<(), OpenError> {
+    let mut failed = None;
+    for (number, place) in copies.iter_mut().enumerate() {
+        let Some(copy) = place else { continue };
+        if let Err(error) = make_with(copy, layout, label_of(label, number)).await {
+            drop(copy.close().await);
+            *place = None;
+            failed = Some(error);
+        }
+    }
+    let is_any = copies.iter().any(Option::is_some);
+    failed.filter(|_| !is_any).map_or(Ok(()), Err)
+}
+
+/// The label that holds of those of two memories: the later one. After a cut in the write of both,
+/// what either calls void, or durable, is.
+fn merged(labels: impl Iterator<Item = Label> + Clone) -> Label {
+    let latest = labels.clone().max_by_key(|label| label.number).expect("one is believed");
+    let largest = |of: fn(&Label) -> u64| labels.clone().map(|it| of(&it)).max().unwrap_or(0);
+    let (first_sequence, durable) = (largest(|it| it.first_sequence), largest(|it| it.durable));
+    Label { first_sequence, durable, ..latest }
+}
+
+/// Writes what one memory lacks, one memory after the other: an entry whose parts both have alone
+/// survives a cut.
+async fn repair(twin: &Twin, repairs: Vec<Repair>) -> Result<(), IoError> {
+    for (copy, (number, device)) in twin.copies().into_iter().enumerate() {
+        let of = repairs.iter().filter(|repair| repair.copy == copy);
+        let mut has_failed = None;
+        for Repair { offset, bytes, .. } in of {
+            let write = device.write(*offset, vec![bytes.clone()], Durability::Plain);
+            has_failed = has_failed.or(write.await.err());
+        }
+        if has_failed.is_none() {
+            has_failed = device.flush().await.err();
+        }
+        if let Some(error) = has_failed {
+            twin.call_out(number, error).await?;
+        }
+    }
+    Ok(())
+}
+
+/// From now on a memory that misses a change is called out: that of this start, if one was missed
+/// since `known`, and all later ones.
+async fn record_call_outs(nvram: &Nvram, twin: &Twin, known: [bool; 2]) -> Result<(), IoError> {
+    let cache = Rc::downgrade(&nvram.cache);
+    twin.record_with(Rc::new(move |number, other| {
+        let cache = cache.upgrade();
+        async move {
+            let Some(cache) = cache else { return Err(IoError::closed(Verb::Write)) };
+            cache.call_out(number, &*other).await
+        }
+        .boxed_local()
+    }));
+    let missed = twin.out().iter().zip(known).position(|(is, was)| *is && !was);
+    if let (Some(number), Some((_, other))) = (missed, twin.copies().pop()) {
+        nvram.cache.call_out(number, &*other).await?;
+    }
+    Ok(())
+}
+
+impl Nvram {
+    /// Fills one of two memories that does not count, beside the calls. When it has everything, it
+    /// counts. Dropping the future abandons the answer alone.
+    pub fn fill(
+        &self,
+        memory: Rc<dyn BlockDevice>,
+    ) -> impl Future<Output = Result<(), OpenError>> + use<> {
+        let (answer, answered) = oneshot::channel();
+        let cache = self.cache.clone();
+        let task = async move {
+            let _ = answer.send(cache.fill(memory).await); // the caller may have gone
+        };
+        self.cache.runtime.tasks.spawn(task.boxed_local());
+        async move {
+            let closed = || Err(OpenError::Device(IoError::closed(Verb::Write)));
+            answered.await.unwrap_or_else(|_| closed())
+        }
+    }
+}
+
+impl Cache {
+    async fn fill(&self, memory: Rc<dyn BlockDevice>) -> Result<(), OpenError> {
+        let closed = || OpenError::Device(IoError::closed(Verb::Write));
+        let twin = self.twin.as_ref().ok_or_else(closed)?;
+        let judged = match self.number_to_fill(twin, &memory).await {
+            Ok(number) => fitted(&memory, &self.layout).map(|copy| (number, copy)),
+            Err(error) => Err(error),
+        };
+        let (number, copy) = match judged {
+            Ok(judged) => judged,
+            Err(error) => {
+                let closing = memory.close();
+                self.runtime.tasks.spawn(async move { drop(closing.await) }.boxed_local());
+                return Err(error);
+            }
+        };
+        let finish = async |copy: &Copy| {
+            self.check(Verb::Write)?;
+            let partner = self.partner.get().filter(|_| self.retired().is_none());
+            let partner = partner.ok_or_else(|| IoError::closed(Verb::Write))?;
+            let label = label_of(&self.label.get(), number);
+            let written = write_labels(&**copy, &self.layout, &label);
+            twin.in_time(written, Verb::Write).await?;
+            partner.call(number, false, label.generation).await
+        };
+        Ok(twin.fill(number, copy, finish).await?)
+    }
+
+    /// The number of a memory that comes back.
+    async fn number_to_fill(
+        &self,
+        twin: &Twin,
+        memory: &Rc<dyn BlockDevice>,
+    ) -> Result<usize, OpenError> {
+        let missing = twin.out().iter().position(|is_out| *is_out);
+        let missing = missing.ok_or(OpenError::Unpaired(Unpaired::Copied))?;
+        match twin.in_time(look_boxed(memory), Verb::Read).await? {
+            Ok(label) if label.id != self.id => Err(Unpaired::Foreign.into()),
+            Ok(label) if usize::from(label.twin) != missing + 1 => Err(Unpaired::Copied.into()),
+            Ok(label) if label.generation > self.label.get().generation + 1 => {
+                let (found, known) = (label.generation, self.label.get().generation);
+                Err(Unpaired::OlderVolume { found, known }.into())
+            }
+            Ok(_) | Err(OpenError::Label(BadLabel::Checksum)) => Ok(missing),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A look that a memory which hangs does not hold up.
+async fn look_boxed(memory: &Rc<dyn BlockDevice>) -> Result<Result<Label, OpenError>, IoError> {
+    Ok(look(memory).await)
+}

@@ -1,0 +1,492 @@
+//! A memory over two: each has every write before it is answered, and either is enough.
+//!
+//! A memory that fails a write or a flush is *called out*: the volume records durably that it has
+//! missed something, and only then the write is answered. From then on the other one is the memory,
+//! and the one called out is neither read nor written. It comes back as a new copy
+//! ([`Twin::fill`]): everything is copied to it while writes go on, what they change meanwhile is
+//! copied again, and at last the volume records that it counts.
+//!
+//! A read gives the bytes of one copy. Checksums are above: a reader that finds a wrong one asks
+//! [`BlockDevice::mend`] for the version of the other copy.
+//!
+//! Invariants:
+//! 1. A change is answered when every copy that counts has it.
+//! 2. A copy that has missed a change does not count, durably, before the change is answered.
+//! 3. The last copy is never called out: its failure is that of the memory.
+//! 4. A copy counts again when it has everything.
+//!
+//! Not asserted: 1, 2 and 4, which are about the medium and which `tests/it/twins.rs` breaks.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::{BlockDevice, Buffer as Memory, Durability, Geometry, Io, IoError, IsRight, Verb};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::channel::oneshot;
+use futures::future::{Either, LocalBoxFuture, join_all, select};
+use runtime::Runtime;
+use runtime::sync::{Lock, Signal};
+
+use crate::format::{LABEL, Label, Layout, SECTOR};
+use crate::planted::{Bug, is_planted};
+use crate::status::TwinState;
+
+/// Bytes that are copied at once to a memory that comes back.
+const CHUNK: u64 = 128 << 10;
+/// Chunks that are copied while calls wait.
+const LAST_CHUNKS: usize = 4;
+/// Time after which a call of a memory that comes back has failed.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Records durably that a copy is called out, on the other one and with the volume.
+pub(crate) type CallsOut = Rc<dyn Fn(usize, Copy) -> LocalBoxFuture<'static, Result<(), IoError>>>;
+
+/// One of the two memories.
+pub(crate) type Copy = Rc<dyn BlockDevice>;
+
+/// See the module's page. A clone is the same memory.
+#[derive(Clone)]
+pub(crate) struct Twin(Rc<Shared>);
+
+struct Shared {
+    size: u64,
+    runtime: Runtime,
+    /// Those that count.
+    copies: RefCell<[Option<Copy>; 2]>,
+    /// Why a copy does not count.
+    reasons: RefCell<[Option<IoError>; 2]>,
+    /// A copy does not count any more: nobody waits for it.
+    left: Signal,
+    /// Changes hold it shared; a copy that comes to count holds it alone.
+    gate: Lock,
+    /// Chunks of the copy that comes back which are to be copied, if one does.
+    pending: RefCell<Option<BTreeSet<u64>>>,
+    /// Held by the task that calls a copy out.
+    calling: Lock,
+    /// Whether a copy was called out, and the volume does not say so durably yet.
+    is_unrecorded: Cell<bool>,
+    calls_out: RefCell<Option<CallsOut>>,
+    /// A copy could not be called out: nothing is answered any more.
+    failure: RefCell<Option<IoError>>,
+    is_closed: Cell<bool>,
+}
+
+impl Twin {
+    /// A memory of this size over those that count.
+    pub(crate) fn new(size: u64, copies: [Option<Copy>; 2], runtime: Runtime) -> Self {
+        Self(Rc::new(Shared {
+            size,
+            runtime,
+            copies: RefCell::new(copies),
+            reasons: RefCell::default(),
+            left: Signal::new(),
+            gate: Lock::default(),
+            pending: RefCell::default(),
+            calling: Lock::default(),
+            is_unrecorded: Cell::new(false),
+            calls_out: RefCell::default(),
+            failure: RefCell::default(),
+            is_closed: Cell::new(false),
+        }))
+    }
+
+    /// Those that count, each with its number.
+    pub(crate) fn copies(&self) -> Vec<(usize, Copy)> {
+        let copies = self.0.copies.borrow();
+        copies.iter().cloned().enumerate().filter_map(|(at, it)| Some((at, it?))).collect()
+    }
+
+    /// Which of them do not count.
+    pub(crate) fn out(&self) -> [bool; 2] {
+        self.0.copies.borrow().each_ref().map(Option::is_none)
+    }
+
+    /// How a copy stands.
+    pub(crate) fn state(&self, number: usize) -> TwinState {
+        if !self.out()[number] {
+            TwinState::In
+        } else if self.0.pending.borrow().is_some() {
+            TwinState::Filling
+        } else {
+            TwinState::Out(self.0.reasons.borrow()[number].clone())
+        }
+    }
+
+    /// From now on a copy that is called out is recorded so. Until then nothing is answered that
+    /// could rest on it.
+    pub(crate) fn record_with(&self, calls_out: CallsOut) {
+        *self.0.calls_out.borrow_mut() = Some(calls_out);
+    }
+
+    /// Writes both labels of every copy that counts, each with its number: the second when the
+    /// first is durable.
+    pub(crate) async fn write_labels(&self, layout: &Layout, label: &Label) -> Result<(), IoError> {
+        for at in layout.labels() {
+            let label = *label;
+            let write = move |number: usize, copy: &Copy| {
+                let bytes = label_of(&label, number).encode();
+                copy.write(at, vec![Memory::copied(&bytes).freeze()], Durability::Plain)
+            };
+            self.run(Verb::Write, at..at + LABEL, write).await?;
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Ends a fill that is under way, soon.
+    pub(crate) fn stop(&self) {
+        self.0.is_closed.set(true);
+    }
+
+    /// Fills a copy that does not count, and has it count: `finish` records that when it has
+    /// everything, and gets it to put its labels there.
+    ///
+    /// # Errors
+    /// Why it still does not count.
+    pub(crate) async fn fill<F>(&self, number: usize, copy: Copy, finish: F) -> Result<(), IoError>
+    where
+        F: AsyncFnOnce(&Copy) -> Result<(), IoError>,
+    {
+        let is_free = self.0.pending.borrow().is_none() && self.out()[number];
+        if !is_free || self.0.is_closed.get() {
+            return Err(IoError::new(Verb::Write, 0, 0, ErrorKind::ResourceBusy));
+        }
+        let chunks = (LABEL..self.0.size - LABEL).step_by(CHUNK as usize);
+        *self.0.pending.borrow_mut() = Some(chunks.map(|at| at / CHUNK).collect());
+        let filled = if is_planted(Bug::UnfilledTwin) {
+            finish(&copy).await
+        } else {
+            self.fill_all(&copy, finish).await
+        };
+        if filled.is_ok() {
+            self.0.copies.borrow_mut()[number] = Some(copy.clone());
+            self.0.reasons.borrow_mut()[number] = None;
+        } else {
+            self.close_behind(copy);
+        }
+        *self.0.pending.borrow_mut() = None;
+        filled
+    }
+
+    async fn fill_all<F>(&self, copy: &Copy, finish: F) -> Result<(), IoError>
+    where
+        F: AsyncFnOnce(&Copy) -> Result<(), IoError>,
+    {
+        while self.pending_chunks() > LAST_CHUNKS {
+            self.copy_chunk(copy).await?;
+        }
+        let _alone = self.0.gate.exclusive().await;
+        while self.pending_chunks() > 0 {
+            self.copy_chunk(copy).await?;
+        }
+        self.in_time(copy.flush(), Verb::Flush).await?;
+        finish(copy).await
+    }
+
+    fn pending_chunks(&self) -> usize {
+        self.0.pending.borrow().as_ref().map_or(0, BTreeSet::len)
+    }
+
+    /// Copies the first chunk that is to be copied. It is one no more before it is read: a write
+    /// that comes to its end later brings it back.
+    async fn copy_chunk(&self, copy: &Copy) -> Result<(), IoError> {
+        if self.0.is_closed.get() {
+            return Err(IoError::closed(Verb::Write));
+        }
+        let chunk = self.0.pending.borrow_mut().as_mut().and_then(BTreeSet::pop_first);
+        let Some(chunk) = chunk else { return Ok(()) };
+        let start = (chunk * CHUNK).max(LABEL);
+        let end = ((chunk + 1) * CHUNK).min(self.0.size - LABEL);
+        if start >= end {
+            return Ok(()); // a label alone is there
+        }
+        let read = self.read(start, Memory::unfilled((end - start) as usize)).await?;
+        let write = copy.write(start, vec![read.freeze()], Durability::Plain);
+        self.in_time(write, Verb::Write).await
+    }
+
+    /// A call of a copy that comes back: no other call waits for it for long.
+    pub(crate) async fn in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, IoError>>,
+        verb: Verb,
+    ) -> Result<T, IoError> {
+        match select(pin!(call), self.0.runtime.clock.sleep(TIMEOUT)).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => Err(IoError::new(verb, 0, 0, ErrorKind::TimedOut)),
+        }
+    }
+
+    /// Waits for a call of a copy as long as that counts. `None` if it does not any more.
+    async fn while_in<T>(&self, number: usize, mut call: Io<T>) -> Option<Result<T, IoError>> {
+        loop {
+            let left = self.0.left.wait();
+            if self.out()[number] {
+                return None;
+            }
+            match select(call, left).await {
+                Either::Left((done, _)) => return Some(done),
+                Either::Right(((), rest)) => call = rest,
+            }
+        }
+    }
+
+    /// Makes a change on every copy that counts, and calls out those that miss it.
+    async fn change(
+        &self,
+        verb: Verb,
+        range: Range<u64>,
+        call: impl Fn(usize, &Copy) -> Io<()>,
+    ) -> Result<(), IoError> {
+        let _open = self.0.gate.shared().await;
+        let calls = self
+            .copies()
+            .into_iter()
+            .map(async |(number, copy)| (number, self.while_in(number, call(number, &copy)).await));
+        let done = join_all(calls).await;
+        if let Some(pending) = self.0.pending.borrow_mut().as_mut() {
+            pending.extend(chunks_of(&range));
+        }
+        let is_anywhere = done.iter().any(|(_, done)| matches!(done, Some(Ok(()))));
+        for (number, done) in done {
+            let Some(Err(error)) = done else { continue };
+            if !is_anywhere {
+                return Err(error);
+            }
+            self.call_out(number, error).await?;
+        }
+        self.recorded(verb).await?;
+        if is_anywhere { Ok(()) } else { Err(IoError::new(verb, 0, 0, ErrorKind::Other)) }
+    }
+
+    /// Waits until the volume says durably which copies are called out.
+    async fn recorded(&self, verb: Verb) -> Result<(), IoError> {
+        if self.0.is_unrecorded.get() && !is_planted(Bug::HastyCallOut) {
+            drop(self.0.calling.exclusive().await);
+        }
+        match self.0.failure.borrow().clone() {
+            Some(failure) => Err(IoError { verb, ..failure }),
+            None => Ok(()),
+        }
+    }
+
+    /// Calls a copy out.
+    ///
+    /// # Errors
+    /// It is the last one, and this is its failure; or that cannot be recorded.
+    pub(crate) async fn call_out(&self, number: usize, error: IoError) -> Result<(), IoError> {
+        let alone = self.0.calling.exclusive().await;
+        if self.out()[number] {
+            return Ok(());
+        }
+        if self.copies().len() == 1 {
+            return Err(error);
+        }
+        let gone = self.0.copies.borrow_mut()[number].take();
+        assert!(self.out() != [true; 2], "invariant 3: {error}");
+        self.0.reasons.borrow_mut()[number] = Some(error);
+        self.0.left.notify();
+        gone.into_iter().for_each(|copy| self.close_behind(copy));
+        let (calls_out, other) = (self.0.calls_out.borrow().clone(), self.copies().pop());
+        let Some((calls_out, (_, other))) = calls_out.zip(other) else { return Ok(()) };
+        self.0.is_unrecorded.set(true);
+        let (twin, record) = (self.clone(), calls_out(number, other));
+        let work = async move {
+            let _alone = alone;
+            if let Err(error) = record.await {
+                twin.0.failure.borrow_mut().get_or_insert(error);
+            }
+            twin.0.is_unrecorded.set(false);
+        };
+        self.0.runtime.tasks.spawn(work.boxed_local());
+        Ok(())
+    }
+
+    /// Closes a copy for which nobody waits: it may hang.
+    fn close_behind(&self, copy: Copy) {
+        let work = async move { drop(copy.close().await) }; // it does not count
+        self.0.runtime.tasks.spawn(work.boxed_local());
+    }
+
+    /// A change as a task: dropping the future abandons the answer, never the change.
+    fn run(
+        &self,
+        verb: Verb,
+        range: Range<u64>,
+        call: impl Fn(usize, &Copy) -> Io<()> + 'static,
+    ) -> Io<()> {
+        let (twin, (answer, answered)) = (self.clone(), oneshot::channel());
+        let task = async move {
+            let _ = answer.send(twin.change(verb, range, call).await); // the caller may have gone
+        };
+        self.0.runtime.tasks.spawn(task.boxed_local());
+        async move { answered.await.unwrap_or_else(|_| Err(IoError::closed(verb))) }.boxed_local()
+    }
+
+    async fn read_any(
+        &self,
+        offset: u64,
+        length: usize,
+        call: impl Fn(&Copy, Memory) -> Io<Memory>,
+    ) -> Result<Memory, IoError> {
+        let mut failed = IoError::new(Verb::Read, offset, length as u64, ErrorKind::Other);
+        for (number, copy) in self.copies() {
+            let room = Memory::unfilled(length);
+            match self.while_in(number, call(&copy, room)).await {
+                Some(Ok(read)) => return Ok(read),
+                Some(Err(error)) => failed = error,
+                None => {}
+            }
+        }
+        Err(failed)
+    }
+}
+
+/// The label of one of the two.
+pub(crate) fn label_of(label: &Label, number: usize) -> Label {
+    Label { twin: number as u8 + 1, ..*label }
+}
+
+/// The chunks that a range touches.
+fn chunks_of(range: &Range<u64>) -> Range<u64> {
+    range.start / CHUNK..range.end.div_ceil(CHUNK)
+}
+
+impl BlockDevice for Twin {
+    fn geometry(&self) -> Geometry {
+        let of_copies = self.copies().into_iter().map(|(_, copy)| copy.geometry());
+        let sector = |it: &Geometry| it.logical_sector_size;
+        let usual = Geometry {
+            size: self.0.size,
+            logical_sector_size: SECTOR as u32,
+            physical_sector_size: SECTOR as u32,
+            read_only: false,
+            stripe: None,
+            platters: None,
+        };
+        let coarsest = of_copies.max_by_key(sector).unwrap_or(usual);
+        Geometry { size: self.0.size, stripe: None, platters: None, ..coarsest }
+    }
+
+    fn read(&self, offset: u64, buffer: Memory) -> Io<Memory> {
+        let (twin, length) = (self.clone(), buffer.len());
+        async move { twin.read_any(offset, length, |copy, room| copy.read(offset, room)).await }
+            .boxed_local()
+    }
+
+    fn read_medium(&self, offset: u64, buffer: Memory) -> Io<Memory> {
+        let (twin, length) = (self.clone(), buffer.len());
+        let read = move |copy: &Copy, room| copy.read_medium(offset, room);
+        async move { twin.read_any(offset, length, read).await }.boxed_local()
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        let range = offset..offset.saturating_add(block::length_of(&data));
+        self.run(Verb::Write, range, move |_, copy| copy.write(offset, data.clone(), durability))
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.run(Verb::Flush, 0..0, |_, copy| copy.flush())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        let range = offset..offset.saturating_add(length);
+        self.run(Verb::Discard, range, move |_, copy| copy.discard(offset, length))
+    }
+
+    /// The version of a copy that is right. It is written over those that are not: if that fails,
+    /// they are as bad as before.
+    fn mend(&self, offset: u64, length: u64, is_right: IsRight) -> Io<Option<Memory>> {
+        let twin = self.clone();
+        let work = async move {
+            let _open = twin.0.gate.shared().await;
+            let (mut right, mut wrong) = (None::<Memory>, Vec::new());
+            for (number, copy) in twin.copies() {
+                let read = copy.read(offset, Memory::unfilled(length as usize));
+                match twin.while_in(number, read).await {
+                    Some(Ok(read)) if is_right(&read) => right = right.or(Some(read)),
+                    Some(_) => wrong.push((number, copy)),
+                    None => {}
+                }
+            }
+            let Some(right) = right else { return Ok(None) };
+            let bytes = Memory::copied(&right).freeze();
+            for (number, copy) in wrong {
+                let write = copy.write(offset, vec![bytes.clone()], Durability::Plain);
+                let _ = twin.while_in(number, write).await;
+            }
+            Ok(Some(right))
+        };
+        work.boxed_local()
+    }
+
+    fn close(&self) -> Io<()> {
+        self.stop();
+        let twin = self.clone();
+        let work = async move {
+            let closing = twin.copies().into_iter().map(|(_, copy)| copy.close());
+            join_all(closing).await.into_iter().collect()
+        };
+        work.boxed_local()
+    }
+}
+
+/// A memory that is larger than its twin: its label at the end is that of its own end.
+pub(crate) struct Fitted {
+    device: Rc<dyn BlockDevice>,
+    size: u64,
+}
+
+impl Fitted {
+    /// A memory as one of this size. `None` if it is smaller.
+    pub(crate) fn fit(device: Rc<dyn BlockDevice>, size: u64) -> Option<Rc<dyn BlockDevice>> {
+        let has = device.geometry().size / SECTOR * SECTOR;
+        match has.cmp(&size) {
+            std::cmp::Ordering::Less => None,
+            std::cmp::Ordering::Equal if has == device.geometry().size => Some(device),
+            _ => Some(Rc::new(Self { device, size })),
+        }
+    }
+
+    /// The byte of the device for one of the memory.
+    fn at(&self, offset: u64) -> u64 {
+        let behind = self.device.geometry().size / SECTOR * SECTOR - self.size;
+        if offset >= self.size - LABEL { offset + behind } else { offset }
+    }
+}
+
+impl BlockDevice for Fitted {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.size, ..self.device.geometry() }
+    }
+
+    fn read(&self, offset: u64, buffer: Memory) -> Io<Memory> {
+        self.device.read(self.at(offset), buffer)
+    }
+
+    fn read_medium(&self, offset: u64, buffer: Memory) -> Io<Memory> {
+        self.device.read_medium(self.at(offset), buffer)
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        self.device.write(self.at(offset), data, durability)
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.device.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        self.device.discard(self.at(offset), length)
+    }
+
+    fn close(&self) -> Io<()> {
+        self.device.close()
+    }
+}
