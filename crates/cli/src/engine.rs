@@ -189,6 +189,9 @@ impl Opening {
         let live = live_of(&opened, set.clone(), &scrubs);
         let file_system = opened.files;
         let front = set.as_ref().and_then(|set| set.front.clone());
+        let device: Rc<dyn Fn(DiskFile) -> Rc<dyn BlockDevice>> = Rc::new(device);
+        front.iter().for_each(|front| front.return_with(device.clone()));
+        let device = move |disk| device(disk);
         let orders = set.map(|set| Orders::new(volume, &set, jobs.clone(), device, runtime));
         let (id, found) = (self.id, self.found);
         Ok(OpenVolume { id, file_system, live, jobs, scrubs, orders, front, found, report_stop })

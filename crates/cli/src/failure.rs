@@ -63,14 +63,14 @@ pub(crate) enum Failure {
     #[error(
         "{}: its NVRAM{}: {source}{}",
         path.display(),
-        nvram.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default(),
-        nvram_advice(source, path, nvram.as_deref())
+        shown_nvrams(nvrams),
+        nvram_advice(source, path, nvrams)
     )]
     Nvram {
         /// Path of the volume.
         path: PathBuf,
-        /// Path of the NVRAM, if the settings have it.
-        nvram: Option<PathBuf>,
+        /// Paths of the NVRAM, or of two, as far as the settings have them.
+        nvrams: Vec<PathBuf>,
         /// The reason.
         source: nvram::OpenError,
     },
@@ -289,15 +289,21 @@ pub(crate) fn spell_out(sentence: impl ToString, words: &str) -> String {
     whole
 }
 
+/// Paths of NVRAMs, each behind a space.
+pub(crate) fn shown_nvrams(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths.iter().map(|path| format!(" {}", path.display())).collect();
+    shown.join(" and")
+}
+
 /// Ways to go on when an NVRAM is needed and cannot be used.
-fn nvram_advice(source: &nvram::OpenError, volume: &Path, path: Option<&Path>) -> String {
+fn nvram_advice(source: &nvram::OpenError, volume: &Path, paths: &[PathBuf]) -> String {
     use nvram::OpenError::{Device, Label, Unpaired};
     if !matches!(source, Unpaired(_) | Label(_) | Device(_)) {
         return String::new();
     }
-    let bring = match path {
-        Some(_) => "bring the right one back".to_owned(),
-        None => "name it in volume.toml: [nvram] path = \"...\"".to_owned(),
+    let bring = match paths {
+        [] => "name it in volume.toml: [nvram] path = \"...\"",
+        [..] => "bring the right one back",
     };
     format!(
         "; {bring}, or give up what it alone has: 'duramen fsck --repair --without-nvram {}'",

@@ -54,7 +54,7 @@ pub(crate) fn wanted(arguments: &MkfsArguments) -> Option<(Level, Vec<PathBuf>)>
     let asked = all.into_iter().find(|(_, disks)| !disks.is_empty());
     let asked = asked.map(|(level, disks)| (level, disks.clone()));
     let alone = || (Level::Striped, vec![arguments.volume.join(DISK_NAME)]);
-    asked.or_else(|| arguments.nvram.as_ref().map(|_| alone()))
+    asked.or_else(|| (!arguments.nvram.is_empty()).then(alone))
 }
 
 /// Creates the set and the volume on it.
@@ -136,10 +136,10 @@ fn make_all(
     making: &Making,
 ) -> Result<Made, Failure> {
     let (mut disks, mut spares) = (Vec::new(), Vec::new());
-    if arguments.nvram.is_some() && level.spare_of(paths.len()) > 0 {
+    if arguments.nvram.len() == 1 && level.spare_of(paths.len()) > 0 {
         words::say(format_args!(
             "one NVRAM in front of {level} is a single point of failure: if it is lost, so is what \
-             it holds"
+             it holds; two NVRAMs have it twice"
         ));
     }
     let folder = &arguments.volume;
@@ -170,24 +170,23 @@ fn make_all(
         }
     }
     let pinned = log_size * u64::from(arguments.pin_log);
-    let nvram = arguments.nvram.as_ref().map(|path| {
+    let mut nvrams = Vec::new();
+    for path in &arguments.nvram {
         let size = NvramSize { asked: arguments.upper, pinned };
-        open_nvram(path, size, arguments.force, making).map(|disk| (path.clone(), disk))
-    });
-    let nvram = nvram.transpose()?;
+        nvrams.push((path.clone(), open_nvram(path, size, arguments.force, making)?));
+    }
     making.go_on(Stage::Writing)?;
-    let nvram_settings =
-        nvram.as_ref().map(|(path, _)| NvramSettings::new(real_place(path), arguments.pin_log));
+    let nvram_paths = arguments.nvram.iter().map(|path| real_place(path));
+    let nvram = NvramSettings::of(nvram_paths, arguments.pin_log);
     let made = reactor::block_on(|runtime| async move {
         let options = (&options, log_size, design);
-        make_on(arguments, (disks, spares, nvram), paths, options, &runtime).await
+        make_on(arguments, (disks, spares, nvrams), paths, options, &runtime).await
     });
     let made = made.map_err(Failure::Start)??;
     making.go_on(Stage::Ending)?;
     let members = paths.iter().map(|path| real_place(path)).collect();
     let spares = arguments.spare.iter().map(|path| real_place(path)).collect();
     let raid = Some(RaidSettings { set: made.set, members, spares, ..RaidSettings::default() });
-    let nvram = nvram_settings;
     let settings = Settings { log_size: Some(log_size), raid, nvram, ..Settings::of(design) };
     write_settings(folder, &settings)?;
     // The state is written after the settings: until they are written, the folder has its previous
@@ -318,27 +317,34 @@ pub(crate) fn open_nvram(
     Ok(disk)
 }
 
-/// Makes a file or device the NVRAM of a set: empty, and named on the labels.
+/// Makes a file or device the NVRAM of a set, or two: empty, and named on the labels.
 ///
 /// # Errors
 /// [`Failure::Nvram`]; [`Failure::Device`].
 pub(crate) async fn put_in_front(
     volume: &Path,
-    (path, disk): (&Path, DiskFile),
+    nvrams: Vec<(PathBuf, DiskFile)>,
     set: &raid::Set,
     runtime: &Runtime,
 ) -> Result<(), Failure> {
-    let device = at_once(disk);
+    let (paths, disks): (Vec<PathBuf>, Vec<DiskFile>) = nvrams.into_iter().unzip();
+    let devices: Vec<Rc<dyn BlockDevice>> = disks.into_iter().map(at_once).collect();
     let id = raid::label::new_id(&*runtime.random);
-    let made = nvram::make(&device, id, set.geometry().size).await;
-    let label = made.map_err(|source| refusal(volume, Some(path), source))?;
+    let size = set.geometry().size;
+    let (made, out) = match &devices[..] {
+        [one, other] => (nvram::make_two([one, other], id, size).await, Some([false; 2])),
+        [one] => (nvram::make(one, id, size).await, None),
+        _ => return Ok(()),
+    };
+    let label = made.map_err(|source| refusal(volume, &paths, source))?;
     let failed = |at: &Path| {
         let path = at.to_owned();
         move |source| Failure::Device { path, source }
     };
-    device.close().await.map_err(failed(path))?;
-    let paired =
-        raid::label::Nvram { id, generation: label.generation, is_dirty: false, out: None };
+    for (device, path) in devices.iter().zip(&paths) {
+        device.close().await.map_err(failed(path))?;
+    }
+    let paired = raid::label::Nvram { id, generation: label.generation, is_dirty: false, out };
     set.stand_behind(Some(paired)).await.map_err(failed(volume))
 }
 
@@ -351,7 +357,7 @@ struct MadeSet {
 
 async fn make_on(
     arguments: &MkfsArguments,
-    (disks, spares, nvram): (Vec<DiskFile>, Vec<DiskFile>, Option<(PathBuf, DiskFile)>),
+    (disks, spares, nvrams): (Vec<DiskFile>, Vec<DiskFile>, Vec<(PathBuf, DiskFile)>),
     paths: &[PathBuf],
     (options, log_size, design): (&MakeOptions, u64, &'static Design),
     runtime: &Runtime,
@@ -375,9 +381,7 @@ async fn make_on(
         fill(&log).await.map_err(device)?; // allocates its space, so a full host cannot stop it
     }
     disk.flush().await.map_err(device)?;
-    if let Some((path, disk)) = nvram {
-        put_in_front(&arguments.volume, (&path, disk), &set, runtime).await?;
-    }
+    put_in_front(&arguments.volume, nvrams, &set, runtime).await?;
     let label = set.label();
     disk.close().await.map_err(device)?;
     log.close().await.map_err(device)?;

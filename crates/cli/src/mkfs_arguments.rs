@@ -68,9 +68,9 @@ pub(crate) struct MkfsArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "set")]
     pub(crate) stripe_unit: Option<u64>,
     /// Put an NVRAM in front of the volume: a fast file or device whose contents outlive the power.
-    /// A missing file is created
-    #[arg(long, value_name = "PATH", conflicts_with = "bare")]
-    pub(crate) nvram: Option<PathBuf>,
+    /// Of two, either may be lost. A missing file is created
+    #[arg(long, value_name = "PATH", num_args = 1..=2, conflicts_with = "bare")]
+    pub(crate) nvram: Vec<PathBuf>,
     /// Size of the NVRAM's file, if it is created [default: 24M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "nvram")]
     pub(crate) upper: Option<u64>,
@@ -124,7 +124,7 @@ impl MkfsArguments {
             raid5: Vec::new(),
             spare: Vec::new(),
             stripe_unit: None,
-            nvram: None,
+            nvram: Vec::new(),
             upper: None,
             pin_log: false,
             sparse: false,

@@ -187,7 +187,9 @@ mod tests {
                     let health = log_size.map(|_| "/sys/battery".into());
                     let path = "/mnt/n0".into();
                     let pin_log = health.is_none();
-                    let nvram = raid.as_ref().map(|_| NvramSettings { path, health, pin_log });
+                    let second = log_size.map(|_| "/mnt/n1".into());
+                    let nvram = NvramSettings { path, second, health, pin_log };
+                    let nvram = raid.as_ref().map(|_| nvram);
                     let settings = Settings { log_size, raid, nvram, ..Settings::of(design) };
                     assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
                 }

@@ -19,7 +19,7 @@ use runtime::Runtime;
 use server::reactor::{self, elsewhere};
 
 use crate::choice::{Word, chosen, promises};
-use crate::failure::Failure;
+use crate::failure::{Failure, shown_nvrams};
 use crate::folder::real_place;
 use crate::found::found_on;
 use crate::intents::INTENTS_NAME;
@@ -46,7 +46,7 @@ Examples:
   duramen tune data --policy sync
   duramen tune data --label archive
   duramen tune data --reserve 5
-  duramen tune data --nvram /mnt/pmem/n0
+  duramen tune data --nvram /mnt/pmem/n0 /mnt/ssd/n1
   duramen tune data --nvram-health /run/battery
   duramen tune data --no-nvram
   duramen tune disk.img --label archive"
@@ -72,9 +72,10 @@ pub(crate) struct TuneArguments {
     /// Percentage of the space reserved for root, 0 to 20 (engine shadow only)
     #[arg(long, value_name = "PERCENT")]
     pub(crate) reserve: Option<u64>,
-    /// Put an NVRAM in front of a volume on a RAID set. A missing file is created, of 24 MiB
-    #[arg(long, value_name = "PATH", conflicts_with = "no_nvram")]
-    pub(crate) nvram: Option<PathBuf>,
+    /// Put an NVRAM, or two, in front of a volume on a RAID set. A missing file is created, of 24
+    /// MiB
+    #[arg(long, value_name = "PATH", num_args = 1..=2, conflicts_with = "no_nvram")]
+    pub(crate) nvram: Vec<PathBuf>,
     /// Keep the log of policy 'log' in the new NVRAM: no call waits for a disk
     #[arg(long, requires = "nvram")]
     pub(crate) pin_log: bool,
@@ -159,11 +160,12 @@ async fn change_nvram(
 ) -> Result<(), Failure> {
     let (Some(open), Some(folder)) = (&stack.set, &volume.folder) else { return Ok(()) };
     let path = volume.path.display();
-    if let Some(place) = &arguments.nvram {
+    if !arguments.nvram.is_empty() {
         let making = Making::default();
-        let given = give_nvram(volume, (arguments, place), (&open.set, folder), &making, runtime);
+        let given = give_nvram(volume, arguments, (&open.set, folder), &making, runtime);
         given.await.inspect_err(|_| making.take_away(&[]))?;
-        writeln!(output, "{path} has the NVRAM {}", place.display())?;
+        let what = if arguments.nvram.len() == 1 { "the NVRAM" } else { "the NVRAMs" };
+        writeln!(output, "{path} has {what}{}", shown_nvrams(&arguments.nvram))?;
     }
     change_health(folder, arguments, output)?;
     if arguments.no_nvram {
@@ -187,23 +189,27 @@ async fn change_nvram(
     Ok(())
 }
 
-/// Makes an NVRAM and gives it to the set.
+/// Makes an NVRAM, or two, and gives them to the set.
 ///
 /// # Errors
 /// [`Failure`]; then the set has none.
 async fn give_nvram(
     volume: &Volume,
-    (arguments, place): (&TuneArguments, &Path),
+    arguments: &TuneArguments,
     (set, folder): (&raid::Set, &Path),
     making: &Making,
     runtime: &Runtime,
 ) -> Result<(), Failure> {
     let log_size = volume.settings.log_size.unwrap_or_default();
-    let size = NvramSize { asked: None, pinned: log_size * u64::from(arguments.pin_log) };
-    let disk = open_nvram(place, size, arguments.force, making)?;
-    let mut given = put_in_front(&volume.path, (place, disk), set, runtime).await;
+    let mut nvrams = Vec::new();
+    for place in &arguments.nvram {
+        let size = NvramSize { asked: None, pinned: log_size * u64::from(arguments.pin_log) };
+        nvrams.push((place.clone(), open_nvram(place, size, arguments.force, making)?));
+    }
+    let mut given = put_in_front(&volume.path, nvrams, set, runtime).await;
     if given.is_ok() {
-        let nvram = Some(NvramSettings::new(real_place(place), arguments.pin_log));
+        let paths = arguments.nvram.iter().map(|place| real_place(place));
+        let nvram = NvramSettings::of(paths, arguments.pin_log);
         let settings = Volume::find(folder).map(|found| found.settings);
         given = settings.and_then(|now| write_settings(folder, &Settings { nvram, ..now }));
     }
@@ -256,7 +262,8 @@ fn refuse_impossible(
         return Err(Failure::Usage(sentence));
     }
     let names_health = arguments.nvram_health.is_some() || arguments.no_nvram_health;
-    let names_nvram = arguments.nvram.is_some() || arguments.no_nvram || names_health;
+    let is_given = !arguments.nvram.is_empty();
+    let names_nvram = is_given || arguments.no_nvram || names_health;
     if names_nvram && volume.settings.raid.is_none() {
         let sentence = format!(
             "{path} does not stand on a set of disks, and an NVRAM stands in front of one: make a \
@@ -268,13 +275,15 @@ fn refuse_impossible(
         refuse_without_log(volume.design(), "--pin-log")?;
     }
     let has_one = volume.settings.nvram.is_some();
-    let will_have_one = has_one || arguments.nvram.is_some();
-    if arguments.nvram.is_some() && has_one
-        || arguments.no_nvram && !has_one
-        || names_health && !will_have_one
-    {
+    let will_have_one = has_one || is_given;
+    if is_given && has_one || arguments.no_nvram && !has_one || names_health && !will_have_one {
         let what = if has_one { "has an NVRAM already" } else { "has no NVRAM" };
         return Err(Failure::Usage(format!("{path} {what}")));
+    }
+    if let [one, other] = &arguments.nvram[..]
+        && real_place(one) == real_place(other)
+    {
+        return Err(Failure::Usage(format!("{} is named twice", other.display())));
     }
     if arguments.reserve.is_some() && volume.design().work().set_reserve.is_none() {
         let sentence = format!(

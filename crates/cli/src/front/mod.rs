@@ -1,8 +1,9 @@
 //! The NVRAM in front of a volume's set of disks: which file or device it is, and how it is opened.
+//! There may be two, each with everything.
 //!
-//! The labels of the set decide whether there is one, and which ([`nvram::pairing`]). The settings
-//! only hold its last known path. It is judged before the set is opened, so a refused start changes
-//! no label. A reader opens it in memory, as it does with the disks.
+//! The labels of the set decide whether there is one, or two, and which ([`nvram::pairing`]). The
+//! settings only hold the last known paths. An NVRAM is judged before the set is opened, so a
+//! refused start changes no label. A reader opens it in memory, as it does with the disks.
 //!
 //! A set that needs nothing of a missing NVRAM is opened without it, and its labels say so: what
 //! the NVRAM holds is void from then on.
@@ -10,8 +11,9 @@
 mod health;
 mod orders;
 mod status;
+mod twins;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -19,6 +21,7 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile, OpenError, is_in_memory};
 use block::mapped::MappedDevice;
 use block::scratch::ScratchDevice;
+use duramen_settings::NvramSettings;
 use futures::FutureExt;
 use nvram::health::Health;
 use nvram::pairing::{Meeting, Pairing, Record, Unpaired};
@@ -27,7 +30,7 @@ use raid::Set;
 use raid::label::{self, Label};
 use runtime::Runtime;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, shown_nvrams};
 use crate::size::show_size;
 use crate::volume::Volume;
 use crate::words;
@@ -35,16 +38,21 @@ use health::monitor_of;
 pub(crate) use orders::{act, go_up, watch};
 use status::Kind;
 pub(crate) use status::Status;
+use twins::{Device, Twins};
 
 /// The NVRAM of an open volume.
 pub(crate) struct Front {
-    /// Its last known path.
-    path: Option<PathBuf>,
+    /// Its last known path, or those of two.
+    paths: Vec<PathBuf>,
+    /// Facts about each of two.
+    twins: Option<Twins>,
     kind: Kind,
     /// Whether what it holds outlives the power, if that is known.
     survives_power: Option<bool>,
     /// The file that says how its battery is, if there is one.
     health: Option<PathBuf>,
+    /// Opens the device of one of two that comes back.
+    device: OnceCell<Device>,
     runtime: Runtime,
     presence: Presence,
     /// Whether it is being destaged.
@@ -65,11 +73,18 @@ enum Presence {
 
 /// The NVRAM that a set needs, judged before the set is opened.
 pub(crate) struct Candidate {
-    path: Option<PathBuf>,
+    paths: Vec<PathBuf>,
     health: Option<PathBuf>,
     kind: Kind,
-    /// Its device, or the reason why the set may be opened without it.
-    memory: Result<Rc<dyn BlockDevice>, String>,
+    twins: Option<Twins>,
+    /// Its device, or those of two, or the reason why the set may be opened without it.
+    memory: Result<Memories, String>,
+}
+
+/// The devices of an NVRAM.
+enum Memories {
+    One(Rc<dyn BlockDevice>),
+    Two(nvram::Memories),
 }
 
 /// The pairing on the labels of a set.
@@ -101,11 +116,11 @@ fn accepts_loss(volume: &Volume) -> bool {
 /// The refusal of a volume for its NVRAM.
 pub(crate) fn refusal(
     volume: &Path,
-    nvram: Option<&Path>,
+    nvrams: &[PathBuf],
     source: impl Into<nvram::OpenError>,
 ) -> Failure {
-    let (path, nvram) = (volume.to_owned(), nvram.map(Path::to_owned));
-    Failure::Nvram { path, nvram, source: source.into() }
+    let (path, nvrams) = (volume.to_owned(), nvrams.to_vec());
+    Failure::Nvram { path, nvrams, source: source.into() }
 }
 
 impl Candidate {
@@ -120,10 +135,9 @@ impl Candidate {
         access: Access,
         device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
     ) -> Result<Option<Self>, Failure> {
-        let path = volume.settings.nvram.as_ref().map(|nvram| nvram.path.clone());
-        let health = volume.settings.nvram.as_ref().and_then(|nvram| nvram.health.clone());
+        let settings = volume.settings.nvram.as_ref();
         let Some(known) = label.and_then(|label| label.nvram) else {
-            return match path {
+            return match settings {
                 Some(_) if label.is_some() => Err(Failure::Settings {
                     path: volume.path.clone(),
                     why: "volume.toml names an NVRAM, and the set has none".to_owned(),
@@ -135,38 +149,42 @@ impl Candidate {
             };
         };
         let pairing = pairing_of(&known);
+        let mut paths = settings.map(NvramSettings::paths).unwrap_or_default();
+        paths.truncate(if pairing.out.is_some() { 2 } else { 1 });
+        let health = settings.and_then(|nvram| nvram.health.clone());
         let without = |why: String| {
             let alone = pairing.alone(accepts_loss(volume));
-            alone.map_err(|missing| refusal(&volume.path, path.as_deref(), missing))?;
-            let (path, health) = (path.clone(), health.clone());
-            Ok(Some(Self { path, health, kind: Kind::File, memory: Err(why) }))
+            alone.map_err(|missing| refusal(&volume.path, &paths, missing))?;
+            let (paths, health) = (paths.clone(), health.clone());
+            Ok(Some(Self { paths, health, kind: Kind::File, twins: None, memory: Err(why) }))
         };
         if volume.is_nvram_given_up {
             return without("what it alone had is given up".to_owned());
         }
-        let Some(place) = &path else {
+        if paths.is_empty() {
             return without("volume.toml does not name it".to_owned());
-        };
-        let disk = match DiskFile::open(place, access) {
-            Ok(disk) => disk,
-            Err(
-                error @ (OpenError::Locked(_)
-                | OpenError::Busy(_)
-                | OpenError::PermissionDenied(..)),
-            ) => return Err(error.into()),
-            Err(error) => return without(error.to_string()),
-        };
-        let (memory, kind) = memory_of(disk, device);
-        match nvram::look(&memory).await.and_then(|label| Ok(pairing.meet(&label)?)) {
+        }
+        let mut found = Vec::new();
+        for path in &paths {
+            found.push(look_for(path, access, device)?);
+        }
+        if found.iter().all(Result::is_err) {
+            let mut missing = found.into_iter().filter_map(Result::err);
+            return without(missing.next().unwrap_or_default());
+        }
+        let is_persistent = found.iter().flatten().all(|(_, kind)| *kind == Kind::Pmem);
+        let kind = if is_persistent { Kind::Pmem } else { Kind::File };
+        let (judged, twins, memory) = judge(found, &pairing).await;
+        match judged {
             // A reader has no use for an empty one.
             Ok(Meeting::Void) if access != Access::ReadWrite => {
                 without("the volume was used without it since".to_owned())
             }
-            Ok(_) => Ok(Some(Self { path, health, kind, memory: Ok(memory) })),
+            Ok(_) => Ok(Some(Self { paths, health, kind, twins, memory: Ok(memory) })),
             Err(error)
                 if !volume.is_loss_accepted && (pairing.is_dirty || is_of_later_start(&error)) =>
             {
-                Err(refusal(&volume.path, path.as_deref(), error))
+                Err(refusal(&volume.path, &paths, error))
             }
             Err(error) => without(error.to_string()),
         }
@@ -183,20 +201,13 @@ impl Candidate {
         access: Access,
         runtime: &Runtime,
     ) -> Result<Option<Front>, Failure> {
-        let Self { path, health, kind, memory } = self;
+        let Self { paths, health, kind, twins, memory } = self;
         let Some(pairing) = set.label().nvram.map(|known| pairing_of(&known)) else {
             return Ok(None); // the label that holds is older, and was never acknowledged under
         };
         let (is_written, absence) = (access == Access::ReadWrite, memory.as_ref().err().cloned());
         let opened = match memory {
-            Ok(memory) if is_written => {
-                let (below, runtime, record) = (set.clone(), runtime.clone(), record_on(set));
-                nvram::open_paired(below, memory, runtime, pairing, record).await
-            }
-            Ok(memory) => {
-                let memory = Rc::new(ScratchDevice::new(memory));
-                nvram::open(set.clone(), memory, runtime.clone(), pairing.id).await
-            }
+            Ok(memory) => open_memories(memory, set, pairing, is_written, runtime).await,
             Err(_) => Err(Unpaired::Missing.into()),
         };
         let presence = match opened {
@@ -213,7 +224,7 @@ impl Candidate {
             // It is not there, or can be read and not written.
             Err(error) => {
                 let Ok(alone) = pairing.alone(accepts_loss(volume)) else {
-                    return Err(refusal(&volume.path, path.as_deref(), error));
+                    return Err(refusal(&volume.path, &paths, error));
                 };
                 if is_written {
                     let failed = |source| Failure::Device { path: volume.path.clone(), source };
@@ -226,13 +237,84 @@ impl Candidate {
         let survives_power = match kind {
             Kind::Pmem => Some(true),
             Kind::File => {
-                let is_in_memory =
-                    path.as_deref().is_some_and(|it| is_in_memory(it).is_ok_and(|is| is));
-                is_in_memory.then_some(false)
+                let is_volatile = |path: &PathBuf| is_in_memory(path).is_ok_and(|is| is);
+                paths.iter().any(is_volatile).then_some(false)
             }
         };
-        let (is_busy, runtime) = (Cell::new(false), runtime.clone());
-        Ok(Some(Front { path, kind, survives_power, health, runtime, presence, is_busy }))
+        Ok(Some(Front {
+            paths,
+            twins,
+            kind,
+            survives_power,
+            health,
+            device: OnceCell::new(),
+            runtime: runtime.clone(),
+            presence,
+            is_busy: Cell::new(false),
+        }))
+    }
+}
+
+/// A device that was found, or why it was not.
+type Found = Result<(Rc<dyn BlockDevice>, Kind), String>;
+
+/// Opens the file or device of an NVRAM.
+///
+/// # Errors
+/// [`Failure`] if it is there, and somebody has to act first.
+fn look_for(
+    path: &Path,
+    access: Access,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<Found, Failure> {
+    match DiskFile::open(path, access) {
+        Ok(disk) => Ok(Ok(memory_of(disk, device))),
+        Err(
+            error @ (OpenError::Locked(_) | OpenError::Busy(_) | OpenError::PermissionDenied(..)),
+        ) => Err(error.into()),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+/// Judges an NVRAM that was found, or two of which one was found.
+async fn judge(
+    found: Vec<Found>,
+    pairing: &Pairing,
+) -> (Result<Meeting, nvram::OpenError>, Option<Twins>, Memories) {
+    if pairing.out.is_some() {
+        let (twins, memories) = Twins::found(found);
+        let judged = nvram::judge_two(&memories, pairing).await;
+        let judged = judged.map(|(assembly, _)| twins.judged(assembly));
+        return (judged, Some(twins), Memories::Two(memories));
+    }
+    let (memory, _) = found.into_iter().flatten().next().expect("one was found");
+    let label = nvram::look(&memory).await;
+    let judged = label.and_then(|label| Ok(pairing.meet(&label)?));
+    (judged, None, Memories::One(memory))
+}
+
+/// Opens an NVRAM, or two, in front of a set. A reader's changes stay in memory.
+async fn open_memories(
+    memory: Memories,
+    set: &Rc<Set>,
+    pairing: Pairing,
+    is_written: bool,
+    runtime: &Runtime,
+) -> Result<(Nvram, Recovered), nvram::OpenError> {
+    let (below, runtime) = (set.clone(), runtime.clone());
+    let in_memory = |memory| Rc::new(ScratchDevice::new(memory)) as Rc<dyn BlockDevice>;
+    match memory {
+        Memories::One(memory) if is_written => {
+            nvram::open_paired(below, memory, runtime, pairing, record_on(set)).await
+        }
+        Memories::One(memory) => nvram::open(below, in_memory(memory), runtime, pairing.id).await,
+        Memories::Two(memories) if is_written => {
+            nvram::open_two(below, memories, runtime, pairing, Some(record_on(set))).await
+        }
+        Memories::Two(memories) => {
+            let memories = memories.map(|memory| memory.map(in_memory));
+            nvram::open_two(below, memories, runtime, pairing, None).await
+        }
     }
 }
 
@@ -284,7 +366,7 @@ impl Front {
     }
 
     fn shown(&self) -> String {
-        self.path.as_ref().map_or_else(String::new, |path| format!(" {}", path.display()))
+        shown_nvrams(&self.paths)
     }
 
     /// Says at a start how it stands.
@@ -299,6 +381,7 @@ impl Front {
                 ));
             }
         };
+        self.announce_twins(&volume);
         let status = Status::of(self);
         let state = if status.is_up() { String::new() } else { format!(", {}", status.change()) };
         words::say(format_args!(

@@ -45,6 +45,7 @@ pub(crate) fn watch(front: &Rc<Front>, volume: &Path, runtime: &Runtime) {
     if front.nvram().is_none() {
         return;
     }
+    front.watch_twins();
     let (volume, last) = (volume.to_owned(), Status::of(front));
     let (front, clock) = (Rc::downgrade(front), runtime.clock.clone());
     runtime.tasks.spawn(Box::pin(async move {
@@ -53,10 +54,12 @@ pub(crate) fn watch(front: &Rc<Front>, volume: &Path, runtime: &Runtime) {
             clock.sleep(WATCH).await;
             let Some(front) = front.upgrade() else { return };
             let status = Status::of(&front);
+            let (volume, shown) = (volume.display(), front.shown());
             if !status.is_like(&last) {
-                let (volume, shown) = (volume.display(), front.shown());
                 words::say(format_args!("{volume}: NVRAM{shown}: {}", status.change()));
             }
+            let copies = status.copies.iter().zip(&last.copies);
+            copies.filter(|(now, before)| now != before).for_each(|(now, _)| now.say(&volume));
             last = status;
         }
     }));

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Front;
+use super::twins::{CopyState, CopyStatus};
 use crate::size::show_size;
 
 /// State of an NVRAM. The names are those of the JSON object.
@@ -21,6 +22,9 @@ pub(crate) struct Status {
     pub(super) battery: Battery,
     size_bytes: u64,
     paths: Vec<PathBuf>,
+    /// State of each of two, in the order of `paths`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) copies: Vec<CopyStatus>,
     pub(super) dirty_bytes: u64,
     pinned_bytes: u64,
     lost_bytes: u64,
@@ -45,7 +49,7 @@ enum State {
     Error,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
     /// Persistent memory, mapped.
@@ -125,7 +129,8 @@ impl Status {
                 Some(Health::Bad(_)) | None => Battery::Unknown,
             },
             size_bytes: status.size_bytes,
-            paths: front.path.iter().cloned().collect(),
+            paths: front.paths.clone(),
+            copies: front.copies(),
             dirty_bytes: status.dirty_bytes,
             pinned_bytes: status.pinned_bytes,
             lost_bytes: status.lost_bytes,
@@ -173,6 +178,9 @@ impl Status {
         if let Some(error) = &self.error {
             let _ = write!(text, ", {error}");
         }
+        if self.copies.iter().any(|copy| copy.state != CopyState::In) {
+            text.push_str(", one of two is not used");
+        }
         text
     }
 
@@ -183,8 +191,9 @@ impl Status {
             let _ = writeln!(text, "{name:<16}{value}"); // writing to a string cannot fail
         };
         line("state", self.summary());
-        for path in &self.paths {
-            line("path", path.display().to_string());
+        for (at, path) in self.paths.iter().enumerate() {
+            let copy = self.copies.get(at).map_or_else(String::new, CopyStatus::describe);
+            line("path", format!("{}{copy}", path.display()));
         }
         let survives = match self.survives_power {
             Some(true) => "yes",

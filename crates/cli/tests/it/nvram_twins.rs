@@ -1,0 +1,191 @@
+//! Volumes behind two NVRAMs: killed, with one of the two, and with one that comes back.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::serving::{Serving, put};
+use crate::common::{Folder, Run, duramen};
+use crate::nvram::{letters, text};
+
+struct Place {
+    folder: Folder,
+    volume: PathBuf,
+    nvrams: [PathBuf; 2],
+}
+
+impl Place {
+    fn made(words: &[&str]) -> Self {
+        let folder = Folder::new();
+        let place = Self {
+            volume: folder.path("data"),
+            nvrams: [folder.path("n0"), folder.path("n1")],
+            folder,
+        };
+        let [n0, n1] = place.nvrams.each_ref().map(|path| text(path));
+        let arguments = ["mkfs", text(&place.volume), "--size", "64M", "--nvram", n0, n1];
+        duramen(&[&arguments[..], &["--upper", "2M"], words].concat()).good();
+        place
+    }
+
+    fn serve(&self) -> Serving {
+        Serving::start(&[&self.volume], &[])
+    }
+
+    fn refused(&self, why: &str) {
+        let run = duramen(&["serve", text(&self.volume), "--listen", "127.0.0.1:0"]);
+        let told = run.failed(1, why);
+        assert!(told.contains("--without-nvram"), "both ways out: {told}");
+    }
+
+    fn status(&self) -> Value {
+        let run = duramen(&["nvram", "status", text(&self.volume), "--json"]);
+        serde_json::from_str(&run.output).expect("one object")
+    }
+
+    /// States of both, in the order of the settings.
+    fn states(&self) -> Vec<String> {
+        let status = self.status();
+        let copies = status["copies"].as_array().expect("there are two").clone();
+        copies.iter().map(|copy| copy["state"].as_str().expect("a word").to_owned()).collect()
+    }
+
+    fn wait(&self, states: [&str; 2]) {
+        let begun = Instant::now();
+        while self.states() != states {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{}", self.status());
+            sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn has(&self, name: &str, data: &[u8]) {
+        let told = duramen(&["cat", text(&self.volume), name]).good();
+        assert!(told.as_bytes() == data, "{name} has {} bytes", told.len());
+    }
+
+    fn take_away(&self, number: usize) -> PathBuf {
+        let away = self.folder.path(&format!("away{number}"));
+        fs::rename(&self.nvrams[number], &away).expect("a move");
+        away
+    }
+
+    fn bring_back(&self, number: usize) {
+        let away = self.folder.path(&format!("away{number}"));
+        fs::rename(away, &self.nvrams[number]).expect("a move");
+    }
+}
+
+#[test]
+fn either_of_two_is_enough_and_one_that_comes_back_is_filled_first() {
+    let place = Place::made(&["--policy", "log"]);
+    let serving = place.serve();
+    put(&serving, "data", "one", &letters(1));
+    assert_eq!(place.states(), ["in", "in"]);
+    assert!(place.status()["dirty_bytes"].as_u64() > Some(0));
+    serving.kill();
+    place.take_away(0);
+    // A reader changes nothing.
+    duramen(&["info", text(&place.volume)]);
+    let serving = place.serve();
+    assert_eq!(place.states(), ["out", "in"]);
+    let run = duramen(&["nvram", "status", text(&place.volume)]);
+    assert!(run.output.contains("one of two is not used"), "{}", run.output);
+    put(&serving, "data", "two", &letters(2));
+    serving.kill();
+    // The first has missed that.
+    place.take_away(1);
+    place.refused("it is missing");
+    place.bring_back(0);
+    place.refused("it lacks the latest data, and the other NVRAM");
+    place.take_away(0);
+    place.bring_back(1);
+    let serving = place.serve();
+    put(&serving, "data", "three", &letters(3));
+    place.bring_back(0);
+    place.wait(["in", "in"]);
+    put(&serving, "data", "four", &letters(4));
+    serving.kill();
+    place.take_away(1);
+    let serving = place.serve();
+    assert_eq!(place.states(), ["in", "out"]);
+    assert!(serving.stop().success());
+    for (name, seed) in [("/one", 1), ("/two", 2), ("/three", 3), ("/four", 4)] {
+        place.has(name, &letters(seed));
+    }
+    // A volume that was stopped needs neither.
+    place.take_away(0);
+    place.has("/four", &letters(4));
+}
+
+#[test]
+fn one_that_was_late_is_filled_at_the_next_start_and_a_stranger_is_left_alone() {
+    let place = Place::made(&["--policy", "sync"]);
+    let serving = place.serve();
+    put(&serving, "data", "one", &letters(1));
+    serving.kill();
+    let late = place.take_away(1);
+    let serving = place.serve();
+    put(&serving, "data", "two", &letters(2));
+    serving.kill();
+    place.bring_back(1);
+    let serving = place.serve();
+    place.wait(["in", "in"]);
+    serving.kill();
+    place.take_away(0);
+    let serving = place.serve();
+    put(&serving, "data", "three", &letters(3));
+    // Another volume's, in its place.
+    let other = Place::made(&[]);
+    fs::copy(&other.nvrams[0], &place.nvrams[0]).expect("a copy");
+    let before = fs::read(&place.nvrams[0]).expect("it is there");
+    sleep(Duration::from_secs(5));
+    assert_eq!(place.states(), ["out", "in"]);
+    let error = place.status()["copies"][0]["error"].as_str().map(str::to_owned);
+    assert_eq!(error.as_deref(), Some("it is the NVRAM of another volume"));
+    assert!(serving.stop().success());
+    assert!(fs::read(&place.nvrams[0]).expect("it is there") == before);
+    assert!(!late.exists());
+    for (name, seed) in [("/one", 1), ("/two", 2), ("/three", 3)] {
+        place.has(name, &letters(seed));
+    }
+}
+
+#[test]
+fn two_nvrams_are_no_single_point_of_failure_and_are_given_and_taken_together() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    let disks = ["d0", "d1", "d2"].map(|name| folder.path(name));
+    let nvrams = [folder.path("n0"), folder.path("n1")];
+    let [n0, n1] = nvrams.each_ref().map(|path| text(path));
+    let mut words = vec!["mkfs", text(&volume), "--size", "64M", "--sparse", "--raid5"];
+    words.extend(disks.iter().map(|disk| text(disk)));
+    let mkfs = |more: &[&str]| -> Run { duramen(&[&words[..], more].concat()) };
+    mkfs(&["--nvram", n0, n0]).failed(2, "is named twice");
+    mkfs(&["--nvram", n0, text(&disks[1])]).failed(2, "is named twice");
+    assert!(!nvrams[0].exists() && !volume.exists());
+    let run = mkfs(&["--upper", "2M", "--nvram", n0, n1]);
+    assert!(!run.errors.contains("single point of failure"), "{}", run.errors);
+    run.good();
+    let settings = || fs::read_to_string(volume.join("volume.toml")).expect("it is there");
+    assert!(settings().contains("second = "), "{}", settings());
+    duramen(&["tune", text(&volume), "--no-nvram"]).good();
+    assert!(!settings().contains("nvram"), "{}", settings());
+    let tune = |more: &[&str]| duramen(&[&["tune", text(&volume)], more].concat());
+    tune(&["--nvram", n0, n0]).failed(2, "is named twice");
+    tune(&["--nvram", n0, n1]).failed(1, "the NVRAM of a volume");
+    fs::remove_file(&nvrams[0]).expect("it is not needed");
+    // The smaller one counts.
+    let told = tune(&["--force", "--nvram", n0, n1]).good();
+    assert!(told.contains("has the NVRAMs"), "{told}");
+    let place = Place { folder, volume: volume.clone(), nvrams: nvrams.clone() };
+    let serving = place.serve();
+    put(&serving, "data", "one", &letters(1));
+    assert!(place.status()["size_bytes"].as_u64() < Some(2 << 20));
+    serving.kill();
+    place.take_away(1);
+    assert!(place.serve().stop().success());
+    place.has("/one", &letters(1));
+}
