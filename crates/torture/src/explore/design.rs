@@ -401,8 +401,8 @@ impl Design {
         if let Some(level) = self.device.level() {
             let (members, nvram) = homes.split_at(self.device.members());
             device::make(level, members, runtime).await;
-            if let [memory] = nvram {
-                device::put_in_front(members.to_vec(), memory, runtime).await;
+            if !nvram.is_empty() {
+                device::put_in_front(members.to_vec(), nvram, runtime).await;
             }
         }
         if self.device == Device::Nvram {

@@ -151,17 +151,29 @@ pub(super) async fn open_nvram(
     opened.map(|(nvram, _)| nvram).map_err(|error| format!("the NVRAM: {error}"))
 }
 
-/// Makes a disk the NVRAM of a set.
+/// Makes one or two disks the NVRAM of a volume. Gives its generation, and who of two is out.
+pub(crate) async fn make_memories(
+    memories: &[Rc<dyn BlockDevice>],
+    volume_size: u64,
+) -> (u64, Option<[bool; 2]>) {
+    let (made, out) = match memories {
+        [one, other] => {
+            (nvram::make_two([one, other], NVRAM_ID, volume_size).await, Some([false; 2]))
+        }
+        _ => (nvram::make(&memories[0], NVRAM_ID, volume_size).await, None),
+    };
+    (made.expect("they are large enough").generation, out)
+}
+
+/// Makes one or two disks the NVRAM of a set.
 pub(crate) async fn put_in_front(
     members: Vec<Rc<dyn BlockDevice>>,
-    memory: &Rc<dyn BlockDevice>,
+    memories: &[Rc<dyn BlockDevice>],
     runtime: &Runtime,
 ) {
     let set = open(members, runtime).await.expect("it is new");
-    let size = set.geometry().size;
-    let label = nvram::make(memory, NVRAM_ID, size).await.expect("it is large enough");
-    let generation = label.generation;
-    let paired = label::Nvram { id: NVRAM_ID, generation, is_dirty: false, out: None };
+    let (generation, out) = make_memories(memories, set.geometry().size).await;
+    let paired = label::Nvram { id: NVRAM_ID, generation, is_dirty: false, out };
     set.stand_behind(Some(paired)).await.expect("nothing has failed");
     // The devices stay open.
 }

@@ -53,6 +53,8 @@ pub(super) struct Case {
     pub(super) fault: Fault,
     pub(super) late: Late,
     pub(super) seed: u64,
+    /// There are two memories.
+    pub(super) is_two: bool,
     /// Every event is cut.
     pub(super) is_full: bool,
 }
@@ -107,13 +109,15 @@ impl Case {
             2 => (fault, if late.fits(fault) { late } else { Late::Nothing }),
             _ => (Fault::Nothing, Late::Nothing),
         };
-        Self { device, fault, late, seed: prng.next_u64() >> 24, is_full }
+        let is_two = number % 3 == 2;
+        Self { device, fault, late, seed: prng.next_u64() >> 24, is_two, is_full }
     }
 
     /// The line without the device.
     pub(super) fn details(&self) -> String {
+        let two = if self.is_two { " two" } else { "" };
         let full = if self.is_full { " full" } else { "" };
-        format!("{} {} {}{full}", self.fault, self.late, self.seed)
+        format!("{} {} {}{two}{full}", self.fault, self.late, self.seed)
     }
 
     /// The story of a line.
@@ -122,16 +126,18 @@ impl Case {
     /// The line names none.
     pub(super) fn of(device: Device, details: &str) -> Result<Self, String> {
         let wants = || format!("'{details}' is no FAULT LATE SEED");
-        let (details, is_full) = match details.strip_suffix(" full") {
-            Some(details) => (details, true),
-            None => (details, false),
+        let cut = |details: &'_ str, word| match details.strip_suffix(word) {
+            Some(rest) => (rest.to_owned(), true),
+            None => (details.to_owned(), false),
         };
-        let words: Vec<&str> = details.split_whitespace().collect();
+        let (rest, is_full) = cut(details, " full");
+        let (rest, is_two) = cut(&rest, " two");
+        let words: Vec<&str> = rest.split_whitespace().collect();
         let [fault, late, seed] = words[..] else { return Err(wants()) };
         let fault = Fault::all(device).into_iter().find(|it| it.to_string() == fault);
         let late = Late::all(device).into_iter().find(|it| it.to_string() == late);
         let (fault, late) = fault.zip(late).ok_or_else(wants)?;
-        Ok(Self { device, fault, late, seed: line::number(seed)?, is_full })
+        Ok(Self { device, fault, late, seed: line::number(seed)?, is_two, is_full })
     }
 }
 

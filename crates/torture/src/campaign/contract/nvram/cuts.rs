@@ -164,13 +164,16 @@ impl Cuts<'_> {
         let mut visible = allowed.clone();
         let memory = memory(self.case.device);
         let (late, mut told) = (self.case.late, String::new());
+        let has_twice = self.case.is_two && super::has_twice(self.case, &images);
         if let Late::Rot(part) = late
             && self.life.way == Way::Own
             && let Some(entries) = Entries::of(&images[memory])
             && let Some(damage) = entries.damage(part, prng)
         {
             damage.strike(&mut images[memory], prng);
-            damage.allow(&mut visible);
+            if !has_twice {
+                damage.allow(&mut visible);
+            }
             told =
                 format!(", rot at {} of the memory, which may cost {:?}", damage.at, damage.costs);
         }

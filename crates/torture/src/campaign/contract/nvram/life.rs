@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 /// The mark behind the first look, when it is durable.
 const SHOWN: u64 = 1 << 40;
 
+/// Words of the refusal of one of two memories that is called out.
+const CALLED_OUT: &str = "it lacks the latest data, and the other NVRAM";
+
 /// What a life begins with.
 pub(super) struct Start {
     pub(super) platters: Vec<Platter>,
@@ -126,7 +129,7 @@ impl Life {
         let lived = lived.ok_or_else(|| unanswered(&calls, &recorded))?;
         let (shown, counted, flushed, notes, missing, _opened) = match lived {
             Ok(lived) => lived,
-            Err(_) if way == Way::Alone && !start.is_clean => return Ok(None),
+            Err(refused) if may_refuse(way, start.is_clean, &refused) => return Ok(None),
             Err(refused) => return Err(format!("it is refused: {refused}")),
         };
         judge(&shown, &start.visible, 0).map_err(|wrong| format!("at the start {wrong}"))?;
@@ -135,7 +138,7 @@ impl Life {
         let traces: Vec<Trace> = stage.disks.iter().map(|disk| disk.trace()).collect();
         let has_loss =
             start.has_loss || is_struck && case.fault == Fault::Rot(super::rot::Part::Data);
-        let is_whole = way == Way::Own && !is_struck;
+        let is_whole = way != Way::Alone && !is_struck;
         let spans = spans(&calls, &notes, (start.version, is_whole), &recorded);
         let when = marks(&recorded).find(|(_, mark)| *mark == SHOWN).map(|(serial, _)| serial);
         let shown = settled(&start.visible, &shown);
@@ -203,6 +206,16 @@ impl Life {
     /// The disks before an event.
     pub(super) fn platters(&self, serial: u64) -> Vec<Platter> {
         self.traces.iter().map(|trace| trace.platter_at(trace.position_of(serial))).collect()
+    }
+}
+
+/// Whether a volume may be refused for this reason.
+fn may_refuse(way: Way, is_clean: bool, refused: &str) -> bool {
+    match way {
+        Way::Alone => !is_clean,
+        // The other one has gone on without it.
+        Way::One(_) => refused.contains(CALLED_OUT),
+        Way::Own | Way::Foreign => false,
     }
 }
 

@@ -5,7 +5,9 @@
 //! while everything is brought below, the NVRAM goes down and up, and at most one fault happens: of
 //! the memory, of what is below, or rot. The life is recorded, and [cut](cuts) at its events: the
 //! disks and the memory lose their power at one moment. Its end is a cut, a kill or a clean stop,
-//! and the next life begins there, also without the NVRAM where that is allowed.
+//! and the next life begins there, also without the NVRAM where that is allowed. In some stories
+//! there are two memories. Faults are those of the first, which cost nothing while the second has
+//! everything, and some lives go with one of the two: the other one is filled in the next.
 //!
 //! The [model] knows the calls and their times, and no NVRAM: each sector shows what was durable
 //! last, or a write that came after; an error only where the only copy was damaged ([rot]), and
@@ -29,7 +31,7 @@ use case::{Case, Fault, Late};
 use cuts::Cuts;
 use life::{Life, Start};
 use rot::{Entries, Part};
-use stage::{Base, Way, memory, platter};
+use stage::{Base, Stage, Way, memory, platter};
 
 /// Stories of the full form and of the short one, behind one disk and behind a set.
 const STORIES: [(u64, u64); 2] = [(1_600, 100), (400, 20)];
@@ -82,7 +84,7 @@ fn try_case(base: &Base, case: &Case, end: End) -> Result<u64, String> {
     let mut prng = Prng::new(case.seed);
     let allowed = vec![vec![0]; base.sectors as usize];
     let mut start = Start {
-        platters: base.platters.clone(),
+        platters: if case.is_two { base.two.clone() } else { base.platters.clone() },
         visible: allowed.clone(),
         durable: allowed,
         missing: None,
@@ -99,8 +101,16 @@ fn try_case(base: &Base, case: &Case, end: End) -> Result<u64, String> {
         let told = |wrong| format!("{wrong}, in life {number} of {lives}, struck {struck}");
         let is_struck = number == struck;
         let mut way = if prng.chance(1, 4) { Way::Alone } else { Way::Own };
+        if case.is_two && way == Way::Own {
+            // Apart, so that a story with one memory is as it ever was.
+            way = match Prng::new(case.seed ^ number << 40).below(4) {
+                0 => Way::One(0),
+                1 => Way::One(1),
+                _ => Way::Own,
+            };
+        }
         let mut played = None;
-        if way == Way::Alone && !is_struck {
+        if way != Way::Own && !is_struck {
             played = Life::play(case, &start, (way, is_struck), &mut prng).map_err(told)?;
         }
         if played.is_none() {
@@ -124,6 +134,12 @@ fn try_case(base: &Base, case: &Case, end: End) -> Result<u64, String> {
     Ok(images)
 }
 
+/// Whether each of two memories has everything on these images.
+fn has_twice(case: &Case, images: &[Image]) -> bool {
+    let platters: Vec<Platter> = images.iter().cloned().map(platter).collect();
+    Stage::new(case.device, 1, &platters).has_twice()
+}
+
 /// What a life leaves to the next one.
 fn next(case: &Case, life: Life, prng: &mut Prng) -> Start {
     let serials = life.serials();
@@ -137,15 +153,18 @@ fn next(case: &Case, life: Life, prng: &mut Prng) -> Start {
     } else {
         let cut = |there: &Platter| there.image(&Choice::random(there, prng));
         let mut images: Vec<Image> = there.iter().map(cut).collect();
+        let has_twice = case.is_two && has_twice(case, &images);
         let memory = &mut images[memory(case.device)];
-        // What is lost is written over in the next life.
+        // Sectors that are lost are written over in the next life.
         if case.late == Late::Rot(Part::Data)
             && life.way == Way::Own
             && let Some(damage) = Entries::of(memory).and_then(|it| it.damage(Part::Data, prng))
         {
             damage.strike(memory, prng);
-            damage.allow(&mut durable);
-            has_loss = true;
+            if !has_twice {
+                damage.allow(&mut durable);
+                has_loss = true;
+            }
             hot = damage.costs.first().map_or(hot, |costs| costs.start);
         }
         (images.into_iter().map(platter).collect(), durable.clone())

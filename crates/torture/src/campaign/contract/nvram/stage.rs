@@ -1,7 +1,8 @@
 //! The disks of a volume behind an NVRAM, and the ways to open it.
 //!
 //! Below is one disk, or a set of them; the memory comes next. A set keeps its pairing on its
-//! labels. One disk has a third beside it, the *book*, for the pairing alone.
+//! labels. One disk has a third beside it, the *book*, for the pairing alone. If there are two
+//! memories, the second one comes last.
 
 use std::rc::Rc;
 
@@ -27,6 +28,8 @@ const LOOK: u64 = 32 << 10;
 #[derive(Clone)]
 pub(super) struct Base {
     pub(super) platters: Vec<Platter>,
+    /// The same with two memories.
+    pub(super) two: Vec<Platter>,
     /// Sectors of the volume.
     pub(super) sectors: u64,
 }
@@ -36,6 +39,8 @@ pub(super) struct Base {
 pub(super) enum Way {
     /// With its NVRAM.
     Own,
+    /// With one of two.
+    One(usize),
     /// Without it.
     Alone,
     /// With its NVRAM, as that of another volume.
@@ -75,9 +80,15 @@ impl Base {
         if device.level().is_none() {
             platters.push(blank(SECTOR));
         }
-        let stage = Stage::new(device, 1, &platters);
-        let sectors = stage.executor.block_on(stage.make());
-        Self { platters: stage.contents(), sectors }
+        let made = |platters: &[Platter]| {
+            let stage = Stage::new(device, 1, platters);
+            let sectors = stage.executor.block_on(stage.make());
+            (stage.contents(), sectors)
+        };
+        // The second one is larger, which helps nothing.
+        let two = [&platters[..], &[blank(MEMORY + 7 * SECTOR)]].concat();
+        let ((platters, sectors), (two, _)) = (made(&platters), made(&two));
+        Self { platters, two, sectors }
     }
 }
 
@@ -92,6 +103,17 @@ impl Stage {
 
     pub(super) fn memory(&self) -> &Rc<Disk> {
         &self.disks[memory(self.device)]
+    }
+
+    /// The second memory, if there are two.
+    fn second(&self) -> Option<&Rc<Disk>> {
+        let book = usize::from(self.device.level().is_none());
+        self.disks.get(self.device.members() + 1 + book)
+    }
+
+    /// The disk of the pairing.
+    fn book_disk(&self) -> Rc<Disk> {
+        self.disks[self.device.members() + 1].clone()
     }
 
     /// What reads find now, all of it durable.
@@ -110,15 +132,18 @@ impl Stage {
 
     /// Makes the volume: all of it is version 0. Returns its sectors.
     async fn make(&self) -> u64 {
-        let memory: Rc<dyn BlockDevice> = self.memory().clone();
         let runtime = self.executor.runtime();
+        let memories: Vec<Rc<dyn BlockDevice>> = [Some(self.memory()), self.second()]
+            .into_iter()
+            .flatten()
+            .map(|it| it.clone() as _)
+            .collect();
         if let Some(level) = self.device.level() {
             device::make(level, &self.members(), &runtime).await;
-            device::put_in_front(self.members(), &memory, &runtime).await;
+            device::put_in_front(self.members(), &memories, &runtime).await;
         } else {
-            let label = nvram::make(&memory, NVRAM_ID, VOLUME).await.expect("it is large enough");
-            let generation = label.generation;
-            let pairing = Pairing { id: NVRAM_ID, generation, is_dirty: false, out: None };
+            let (generation, out) = device::make_memories(&memories, VOLUME).await;
+            let pairing = Pairing { id: NVRAM_ID, generation, is_dirty: false, out };
             self.book()(pairing).await.expect("nothing fails");
         }
         let (below, ..) = self.below().await.expect("it is new");
@@ -131,11 +156,13 @@ impl Stage {
 
     /// How the pairing of one disk is recorded.
     fn book(&self) -> Record {
-        let book = self.disks.last().expect("the book is the last").clone();
+        let book = self.book_disk();
         Rc::new(move |pairing: Pairing| {
             let mut bytes = vec![0; SECTOR as usize];
             bytes[..8].copy_from_slice(&pairing.generation.to_le_bytes());
-            bytes[8] = pairing.is_dirty.into();
+            let [first, second] = pairing.out.unwrap_or_default();
+            let flags = [pairing.is_dirty, pairing.out.is_some(), first, second];
+            bytes[8..12].copy_from_slice(&flags.map(u8::from));
             book.write(0, vec![bytes.into()], Durability::Through).boxed_local()
         })
     }
@@ -147,19 +174,27 @@ impl Stage {
             let (pairing, record) = device::paired(&set)?;
             return Ok((set, pairing, record));
         }
-        let book = self.disks.last().expect("the book is the last");
+        let book = self.book_disk();
         // As a set does with what a process that was killed has left.
         book.flush().await.map_err(|error| error.to_string())?;
         let read = book.read(0, Buffer::unfilled(SECTOR as usize)).await;
         let read = read.map_err(|error| error.to_string())?;
         let generation = u64::from_le_bytes(read[..8].try_into().expect("eight bytes"));
-        let pairing = Pairing { id: NVRAM_ID, generation, is_dirty: read[8] != 0, out: None };
+        let [is_dirty, is_two, first, second] = [8, 9, 10, 11].map(|at| read[at] != 0);
+        let out = is_two.then_some([first, second]);
+        let pairing = Pairing { id: NVRAM_ID, generation, is_dirty, out };
         Ok((self.disks[0].clone(), pairing, self.book()))
     }
 
     /// The generation that the volume knows.
     pub(super) fn generation(&self) -> Result<u64, String> {
         self.executor.block_on(self.below()).map(|(_, pairing, _)| pairing.generation)
+    }
+
+    /// Whether each of two memories has everything.
+    pub(super) fn has_twice(&self) -> bool {
+        let below = self.executor.block_on(self.below());
+        below.is_ok_and(|(_, pairing, _)| pairing.out == Some([false; 2]))
     }
 
     /// Opens the volume.
@@ -175,7 +210,17 @@ impl Stage {
                 record(alone).await.map_err(|error| error.to_string())?;
                 return Ok(Opened { device: below, nvram: None });
             }
-            Way::Own => nvram::open_paired(below, memory, runtime, pairing, record).await,
+            Way::Own | Way::One(_) if pairing.out.is_some() => {
+                let both = [Some(memory), self.second().cloned()];
+                let mut memories = both.map(|it| it.map(|it| it as Rc<dyn BlockDevice>));
+                if let Way::One(one) = way {
+                    memories[1 - one] = None;
+                }
+                nvram::open_two(below, memories, runtime, pairing, Some(record)).await
+            }
+            Way::Own | Way::One(_) => {
+                nvram::open_paired(below, memory, runtime, pairing, record).await
+            }
             Way::Foreign => nvram::open(below, memory, runtime, OTHER).await,
         };
         let opened = opened.map(|(nvram, _)| Rc::new(nvram));
