@@ -177,6 +177,9 @@ impl Nvram {
     /// # Errors
     /// Why something is not below. Then nothing has changed.
     pub async fn give_up_lost(&self) -> Result<(), IoError> {
+        if let Some(twin) = &self.cache.twin {
+            twin.stopped().await; // nothing is recorded of it later
+        }
         self.run(Verb::Flush, async move |cache| cache.settle(true, true).await).await
     }
 

@@ -61,10 +61,15 @@ impl Pairing {
         let is_out = |at: usize| self.out.is_some_and(|out| out[numbers[at]]);
         let is_older =
             |at: usize| matches!(judged[at], Err(OpenError::Unpaired(Unpaired::Older { .. })));
-        let is_own = |at: usize| match judged[at] {
+        let may_be_own = |at: usize| match judged[at] {
             Ok(Meeting::Own) => !is_out(at) || is_planted(Bug::BelievedTwin),
             _ => is_older(at) && is_planted(Bug::BelievedTwin),
         };
+        // A start on one alone that was cut off has judged what it holds, without the other one.
+        let generation = |at: usize| found[at].as_ref().map_or(0, |label| label.generation);
+        let is_behind = |at: usize| may_be_own(1 - at) && generation(at) < generation(1 - at);
+        let is_own =
+            |at: usize| may_be_own(at) && (!is_behind(at) || is_planted(Bug::BelievedTwin));
         let meeting = match [is_own(0), is_own(1)] {
             [false, false] if self.is_dirty => {
                 let is_left = |at: usize| judged[at] == Ok(Meeting::Own) || is_older(at);

@@ -44,6 +44,9 @@ const LAST_CHUNKS: usize = 4;
 /// Time after which a call of a memory that comes back has failed.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Interval at which the end of a fill is looked for.
+const STEP: Duration = Duration::from_millis(10);
+
 /// Records durably that a copy is called out, on the other one and with the volume.
 pub(crate) type CallsOut = Rc<dyn Fn(usize, Copy) -> LocalBoxFuture<'static, Result<(), IoError>>>;
 
@@ -142,6 +145,14 @@ impl Twin {
     /// Ends a fill that is under way, soon.
     pub(crate) fn stop(&self) {
         self.0.is_closed.set(true);
+    }
+
+    /// Waits for the end of a fill, and begins no other.
+    pub(crate) async fn stopped(&self) {
+        self.stop();
+        while self.0.pending.borrow().is_some() {
+            self.0.runtime.clock.sleep(STEP).await;
+        }
     }
 
     /// Fills a copy that does not count, and has it count: `finish` records that when it has

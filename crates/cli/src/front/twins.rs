@@ -20,8 +20,10 @@ use crate::words;
 /// Opens the device of a file.
 pub(super) type Device = Rc<dyn Fn(DiskFile) -> Rc<dyn BlockDevice>>;
 
-/// Interval at which one that is not used is looked for.
+/// Interval at which one that is not used is looked for. Each fill doubles it, so many times at
+/// most, as long as it does not last.
 const INTERVAL: Duration = Duration::from_secs(2);
+const MAX_DOUBLINGS: u32 = 6;
 
 /// Facts about each of two, in the order of the settings.
 pub(super) struct Twins {
@@ -117,25 +119,31 @@ impl Front {
         }
         let (front, clock) = (Rc::downgrade(self), self.runtime.clock.clone());
         self.runtime.tasks.spawn(Box::pin(async move {
+            let mut fills: u32 = 0;
             loop {
-                clock.sleep(INTERVAL).await;
+                clock.sleep(INTERVAL * (1 << fills)).await;
                 let Some(front) = front.upgrade() else { return };
                 let Some(nvram) = front.nvram().cloned() else { return };
-                front.look_for_twin(&nvram).await;
+                match front.look_for_twin(&nvram).await {
+                    Some(true) => fills = (fills + 1).min(MAX_DOUBLINGS),
+                    Some(false) => {}
+                    None => fills = fills.saturating_sub(1),
+                }
             }
         }));
     }
 
-    /// Looks for one that is not used, and has it filled. It is opened on another thread: it may
-    /// hang.
-    async fn look_for_twin(&self, nvram: &Nvram) {
-        let Some((twins, device)) = self.twins.as_ref().zip(self.device.get()) else { return };
-        let Some(states) = nvram.status().twins else { return };
+    /// Looks for one that is not used, and has it filled. Returns whether it was there, or nothing
+    /// if both are used. It is opened on another thread: it may hang.
+    async fn look_for_twin(&self, nvram: &Nvram) -> Option<bool> {
+        let (twins, device) = self.twins.as_ref().zip(self.device.get())?;
+        let states = nvram.status().twins?;
         let numbers = *twins.numbers.borrow();
         let is_out = |at: &usize| matches!(states[numbers[*at]], TwinState::Out(_));
-        let Some(at) = (0..self.paths.len()).find(is_out) else { return };
+        let at = (0..self.paths.len()).find(is_out)?;
         let path = self.paths[at].clone();
         let opened = elsewhere(move || DiskFile::open(&path, Access::ReadWrite)).await;
+        let is_there = opened.is_ok();
         let why = match opened {
             Ok(disk) => {
                 let (memory, _) = memory_of(disk, &|disk| device(disk));
@@ -146,6 +154,7 @@ impl Front {
         if why.is_some() {
             twins.why.borrow_mut()[at] = why;
         }
+        Some(is_there)
     }
 }
 

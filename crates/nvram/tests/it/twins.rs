@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::FutureExt;
-use nvram::format::{LABEL, Layout, SECTOR};
+use nvram::format::{LABEL, Layout, SECTOR, SLOT};
 use nvram::pairing::{Pairing, Record, Unpaired};
 use nvram::{Nvram, OpenError, TwinState, open_two};
 use sim::{Choice, Disk, Effect, Executor, Fault, Honesty, Image, Platter, Prng};
@@ -443,6 +443,39 @@ fn an_incomplete_start_on_one_memory_is_no_start_of_the_other() {
     assert_eq!(running.open([false, true]).err(), Some(Unpaired::CalledOut.into()));
     let device = running.open([true, true]).expect("the first has it");
     assert_eq!(byte(&running, &device, 0), Some(9));
+}
+
+#[test]
+fn a_start_on_one_alone_that_was_cut_off_makes_no_tear_of_the_other_a_loss() {
+    let running = Running::of(2, &written());
+    let device = running.open([true; 2]).expect("both are its own");
+    let before = running.kill();
+    running.executor.block_on(async {
+        for place in [0, 9] {
+            let write = device.write(place * 4096, block(9), Durability::Plain);
+            write.await.expect("nothing fails");
+        }
+    });
+    let (after, mut cut) = (running.kill(), before.clone());
+    // The first write is torn in the first memory, and never came to the second one, which has the
+    // second write.
+    let copied = |volume: &mut Volume, number: usize, at: u64, length: u64| {
+        let mut bytes = vec![0; length as usize];
+        after.memories[number].image_with(|_| sim::Fate::Whole).read(at, &mut bytes);
+        let mut image = volume.memories[number].image_with(|_| sim::Fate::Whole);
+        image.write(at, &bytes);
+        volume.memories[number] = whole(image);
+    };
+    copied(&mut cut, 0, layout().slot(4), SECTOR);
+    copied(&mut cut, 1, layout().slot(5), SLOT);
+    let running = Running::of(3, &cut);
+    running.book.inject(Fault::on(Verb::Write, Effect::Eio).forever());
+    assert!(running.open([false, true]).is_err());
+    let mut between = running.kill();
+    between.book = cut.book.clone();
+    let running = Running::of(4, &between);
+    let device = running.open([true; 2]).expect("both are there");
+    assert_eq!(byte(&running, &device, 0), Some(1), "it was acknowledged");
 }
 
 #[test]
