@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, Run, duramen};
+use crate::common::{Folder, Run, duramen, pause};
 use crate::nvram::{letters, text};
 
 struct Place {
@@ -54,11 +53,13 @@ impl Place {
     }
 
     fn wait(&self, states: [&str; 2]) {
-        let begun = Instant::now();
-        while self.states() != states {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{}", self.status());
-            sleep(Duration::from_millis(100));
+        for _ in 0..600 {
+            if self.states() == states {
+                return;
+            }
+            pause(Duration::from_millis(100));
         }
+        panic!("the NVRAMs do not become {states:?}: {}", self.status());
     }
 
     fn has(&self, name: &str, data: &[u8]) {
@@ -141,7 +142,7 @@ fn one_that_was_late_is_filled_at_the_next_start_and_a_stranger_is_left_alone() 
     let other = Place::made(&[]);
     fs::copy(&other.nvrams[0], &place.nvrams[0]).expect("a copy");
     let before = fs::read(&place.nvrams[0]).expect("it is there");
-    sleep(Duration::from_secs(5));
+    pause(Duration::from_secs(5));
     assert_eq!(place.states(), ["out", "in"]);
     let error = place.status()["copies"][0]["error"].as_str().map(str::to_owned);
     assert_eq!(error.as_deref(), Some("it is the NVRAM of another volume"));
