@@ -151,6 +151,7 @@ mod tests {
             replacement: None,
             is_incoming: false,
             nvram: None,
+            has_log_apart: false,
         };
         let met = read_errors.map(|read_errors| Met { read_errors, ..Met::default() }).to_vec();
         let (rebuild, done) = (None, raid::Done::default());

@@ -50,7 +50,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Open(#[from] block::file::OpenError),
     /// The set of disks cannot be opened or created.
-    #[error("{}: {source}{}{}", path.display(), name_disks(disks), set_advice(source, disks))]
+    #[error("{}: {source}{}{}", path.display(), name_disks(disks), set_advice(source, path, disks))]
     Set {
         /// Path of the volume.
         path: PathBuf,
@@ -312,7 +312,7 @@ fn nvram_advice(source: &nvram::OpenError, volume: &Path, paths: &[PathBuf]) -> 
 }
 
 /// Advice on a set that cannot be opened.
-fn set_advice(error: &raid::OpenError, disks: &[PathBuf]) -> String {
+fn set_advice(error: &raid::OpenError, volume: &Path, disks: &[PathBuf]) -> String {
     let advice = match error {
         raid::OpenError::Refused(Refused::Apart(one, other, _)) => {
             let keep = |kept: usize, lost: usize| {
@@ -331,6 +331,13 @@ fn set_advice(error: &raid::OpenError, disks: &[PathBuf]) -> String {
         raid::OpenError::Refused(Refused::AllOld { .. }) => {
             "; if they were brought back from a backup, or what is missing is gone for good, \
              'duramen serve --degraded' goes on with what they hold, and what came later is lost"
+        }
+        raid::OpenError::NoLogDevice | raid::OpenError::LogDevice(_) => {
+            return format!(
+                "; bring the right NVRAM back, or give up what it alone has: 'duramen fsck \
+                 --repair --without-nvram {}'",
+                quoted(volume)
+            );
         }
         _ => "",
     };

@@ -15,6 +15,8 @@
 //! 5. Losses that scrubs have found are reported until the data is read again: by a later scrub, or
 //!    by a check of all data, whose result replaces them.
 //! 6. Only `--without-log` gives up acknowledged changes in a log.
+//! 7. Only `--without-nvram` gives up what an NVRAM alone has. If records of the set's log may have
+//!    been there, it reads the whole set first, and then the data of all files where some are lost.
 
 mod json;
 mod outcome;
@@ -46,7 +48,8 @@ use crate::losses::{self, Loss};
 use crate::membership::{membership_of, no_volume_alone};
 use crate::partitions::partition_on;
 use crate::saved;
-use crate::stack::Stack;
+use crate::size::show_size;
+use crate::stack::{OpenSet, Stack};
 use crate::volume::Volume;
 use crate::words::{self, quoted};
 use outcome::Outcome;
@@ -191,7 +194,8 @@ fn tell(run: &Run<'_>, json: bool, output: &mut dyn Write) -> io::Result<()> {
 
 async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Done, Unchecked> {
     let ready = get_ready(arguments, &runtime).await.map_err(Unchecked::Volume)?;
-    let options = CheckOptions { repair: arguments.repair, full: arguments.full, log: ready.log };
+    let full = arguments.full || ready.has_lost;
+    let options = CheckOptions { repair: arguments.repair, full, log: ready.log };
     let start = runtime.clock.now();
     let mut watch = Watch::new();
     let tell = &mut |progress| watch.show(progress);
@@ -225,7 +229,7 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
         saved::remove(path).map_err(Unchecked::Volume)?;
     }
     let known = match &ready.folder {
-        Some(folder) if arguments.full => {
+        Some(folder) if full => {
             let found_at = runtime.clock.wall().seconds;
             let lost = report.findings.list.iter().filter_map(|it| loss_of(it, found_at));
             // A user who may only read leaves the file to another user.
@@ -259,6 +263,27 @@ struct Ready {
     saved: Option<PathBuf>,
     /// The folder of the volume, if it has one.
     folder: Option<PathBuf>,
+    /// Whether the set has lost data with its NVRAM.
+    has_lost: bool,
+}
+
+/// Makes the checksums of a set anew whose log was in an NVRAM that is given up. Returns whether
+/// data is lost.
+async fn renew_sums(volume: &Path, set: &raid::Set) -> Result<bool, Failure> {
+    let not_done = |error: raid::ScrubError| {
+        let (path, why) = (volume.to_owned(), format!("reading the whole set: {error}"));
+        Failure::NotDone { path, why }
+    };
+    let done = set.renew_sums(|_, _, _| ()).await.map_err(not_done)?;
+    let lost: u64 = done.lost.iter().map(|(_, length)| length).sum();
+    words::say(format_args!(
+        "{}: the set was read without the log in its NVRAM: the checksums of {} blocks of disks \
+         were made anew, and {} of data are lost",
+        volume.display(),
+        done.renewed,
+        show_size(lost)
+    ));
+    Ok(lost > 0)
 }
 
 /// Opens the disk of a volume, whatever is on it, and replays its log: for good before a repair,
@@ -270,7 +295,12 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     let disks = Disks::new().map_err(Failure::Start)?;
     let open = |disk| -> Rc<dyn BlockDevice> { disks.device(disk) };
     let stack = volume.open_to_serve(access, &open, runtime).await?;
-    let Stack { disk: device, mut log, intents, .. } = stack;
+    let Stack { disk: device, mut log, intents, set } = stack;
+    let needs_log = |set: &&OpenSet| arguments.without_nvram && set.set.label().has_log_apart;
+    let has_lost = match set.as_ref().filter(needs_log) {
+        Some(open) => renew_sums(&volume.path, &open.set).await?,
+        None => false,
+    };
     let intents = match intents {
         None if arguments.repair => intents::find(&volume, &open).await,
         room => room,
@@ -317,5 +347,5 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     let saved = saved.filter(|_| arguments.repair && is_over);
     let design = volume.design();
     let (log, refused, folder) = (prepared.state, prepared.refused, volume.folder);
-    Ok(Ready { design, device, intents, log, refused, saved, folder })
+    Ok(Ready { design, device, intents, log, refused, saved, folder, has_lost })
 }

@@ -19,7 +19,7 @@ use duramen_settings::{NvramSettings, RaidSettings, Settings};
 use futures::FutureExt;
 use futures::future::Either;
 use raid::assembly::Witness;
-use raid::layout::{Level, UNITS};
+use raid::layout::{Layout, Level, UNITS};
 use raid::{MakeOptions, RebuildError};
 use runtime::Runtime;
 use server::reactor;
@@ -161,7 +161,8 @@ fn make_all(
     let usual = MakeOptions::new(level);
     let unit = arguments.stripe_unit.unwrap_or(usual.unit);
     let options = MakeOptions { unit, log: usual.log.min(least / LOG_SHARE), ..usual };
-    let log_size = check_disks((arguments, design), &options, (paths, &disks), &spares)?;
+    let (log_size, layout) = check_disks((arguments, design), &options, (paths, &disks), &spares)?;
+    let lower = lower_size(arguments.lower, &arguments.nvram, &layout)?;
     set_state::probe(folder)?;
     if !arguments.sparse {
         let all = disks.iter().zip(paths).chain(spares.iter().zip(&arguments.spare));
@@ -170,17 +171,17 @@ fn make_all(
         }
     }
     let pinned = log_size * u64::from(arguments.pin_log);
+    let nvram_size = NvramSize { asked: arguments.upper, pinned, lower };
     let mut nvrams = Vec::new();
     for path in &arguments.nvram {
-        let size = NvramSize { asked: arguments.upper, pinned };
-        nvrams.push((path.clone(), open_nvram(path, size, arguments.force, making)?));
+        nvrams.push((path.clone(), open_nvram(path, &nvram_size, arguments.force, making)?));
     }
     making.go_on(Stage::Writing)?;
     let nvram_paths = arguments.nvram.iter().map(|path| real_place(path));
     let nvram = NvramSettings::of(nvram_paths, arguments.pin_log);
     let made = reactor::block_on(|runtime| async move {
         let options = (&options, log_size, design);
-        make_on(arguments, (disks, spares, nvrams), paths, options, &runtime).await
+        make_on(arguments, (disks, spares, (nvrams, nvram_size)), paths, options, &runtime).await
     });
     let made = made.map_err(Failure::Start)??;
     making.go_on(Stage::Ending)?;
@@ -204,13 +205,13 @@ fn make_folder(folder: &Path, making: &Making) -> Result<(), Failure> {
     making.create(folder, || create_private(folder).map_err(failed))
 }
 
-/// Checks what the disks allow, and returns the size of the log.
+/// Checks what the disks allow, and returns the size of the log and the layout of the set.
 fn check_disks(
     (arguments, design): (&MkfsArguments, &Design),
     options: &MakeOptions,
     (paths, disks): (&[PathBuf], &[DiskFile]),
     spares: &[DiskFile],
-) -> Result<u64, Failure> {
+) -> Result<(u64, Layout), Failure> {
     let sizes: Vec<u64> = disks.iter().map(|disk| disk.geometry().size).collect();
     let layout = options.layout(&sizes).map_err(|source| {
         let (path, disks) = (arguments.volume.clone(), paths.to_vec());
@@ -232,7 +233,7 @@ fn check_disks(
     })?;
     let sectors = disks.iter().map(|disk| disk.geometry().logical_sector_size);
     arguments.check_file_system(design, end, options.level.sector(sectors))?;
-    Ok(log_size)
+    Ok((log_size, layout))
 }
 
 /// Creates the file of a disk.
@@ -263,15 +264,50 @@ fn open_member(
     Ok(disk)
 }
 
+/// Bytes of the log device in an NVRAM, for a set with this layout; 0 for none.
+///
+/// # Errors
+/// [`Failure::Usage`] if they are too few, or the set has no log.
+pub(crate) fn lower_size(
+    asked: Option<u64>,
+    nvrams: &[PathBuf],
+    layout: &Layout,
+) -> Result<u64, Failure> {
+    let Some(asked) = asked else { return Ok(0) };
+    if nvrams.len() > 1 {
+        let sentence = "--lower takes one NVRAM: of two, neither has the log of the set";
+        return Err(Failure::Usage(sentence.to_owned()));
+    }
+    let Some(least) = raid::least_log_device(layout) else {
+        let sentence = "--lower is for the log of a mirror or RAID-5, and this set has none";
+        return Err(Failure::Usage(sentence.to_owned()));
+    };
+    if asked < least {
+        let [asked, least] = [asked, least].map(show_size);
+        let sentence = format!("--lower {asked} is too little: this set takes {least} at least");
+        return Err(Failure::Usage(sentence));
+    }
+    Ok(asked.next_multiple_of(LARGEST_SECTOR))
+}
+
 /// The size of an NVRAM.
+#[derive(Clone, Copy)]
 pub(crate) struct NvramSize {
     /// That of a new file, as a user asked for it.
     pub(crate) asked: Option<u64>,
     /// Bytes of a log that is to stay in it.
     pub(crate) pinned: u64,
+    /// Bytes of the log device behind it in its file; 0 for none.
+    pub(crate) lower: u64,
 }
 
 impl NvramSize {
+    /// Where the log device begins in a file of this size, if there is one.
+    fn log_start(&self, size: u64) -> Option<u64> {
+        let start = size.saturating_sub(self.lower);
+        (self.lower > 0).then_some(start - start % LARGEST_SECTOR)
+    }
+
     /// The least that is enough for the log, in whole MiB.
     fn least(&self) -> u64 {
         let needed = |pinned| nvram::size_to_pin(&(0..pinned)).next_multiple_of(1 << 20);
@@ -285,7 +321,7 @@ impl NvramSize {
 /// [`Failure`] if there is something else on it, or it is too small.
 pub(crate) fn open_nvram(
     path: &Path,
-    size: NvramSize,
+    size: &NvramSize,
     is_forced: bool,
     making: &Making,
 ) -> Result<DiskFile, Failure> {
@@ -296,13 +332,15 @@ pub(crate) fn open_nvram(
         }
         disk
     } else {
-        create_disk(path, size.asked.unwrap_or(NVRAM_SIZE.max(size.least())), making)?
+        let upper = size.asked.unwrap_or(NVRAM_SIZE.max(size.least()));
+        create_disk(path, upper + size.lower, making)?
     };
     if u64::from(disk.geometry().logical_sector_size) > nvram::format::SECTOR {
         let path = path.display();
         return Err(Failure::Usage(format!("{path} has sectors of more than 512 bytes")));
     }
     let (shown, has) = (path.display(), disk.geometry().size);
+    let has = size.log_start(has).unwrap_or(has);
     if nvram::format::Layout::of(has).is_none() {
         let has = show_size(has);
         return Err(Failure::Usage(format!("{shown} has {has}, which is too little for an NVRAM")));
@@ -324,16 +362,24 @@ pub(crate) fn open_nvram(
 pub(crate) async fn put_in_front(
     volume: &Path,
     nvrams: Vec<(PathBuf, DiskFile)>,
-    set: &raid::Set,
+    (set, size): (&raid::Set, &NvramSize),
     runtime: &Runtime,
 ) -> Result<(), Failure> {
     let (paths, disks): (Vec<PathBuf>, Vec<DiskFile>) = nvrams.into_iter().unzip();
-    let devices: Vec<Rc<dyn BlockDevice>> = disks.into_iter().map(at_once).collect();
+    let (mut devices, mut lowers, mut log_start) = (Vec::new(), Vec::new(), None);
+    for disk in disks {
+        let device = at_once(disk);
+        let whole = device.geometry().size;
+        log_start = size.log_start(whole);
+        let [device, lower] = split(device, log_start.unwrap_or(whole));
+        devices.push(Rc::new(device) as Rc<dyn BlockDevice>);
+        lowers.push(lower);
+    }
     let id = raid::label::new_id(&*runtime.random);
-    let size = set.geometry().size;
+    let covers = set.geometry().size;
     let (made, out) = match &devices[..] {
-        [one, other] => (nvram::make_two([one, other], id, size).await, Some([false; 2])),
-        [one] => (nvram::make(one, id, size).await, None),
+        [one, other] => (nvram::make_two([one, other], id, covers).await, Some([false; 2])),
+        [one] => (nvram::make(one, id, covers).await, None),
         _ => return Ok(()),
     };
     let label = made.map_err(|source| refusal(volume, &paths, source))?;
@@ -341,12 +387,17 @@ pub(crate) async fn put_in_front(
         let path = at.to_owned();
         move |source| Failure::Device { path, source }
     };
-    for (device, path) in devices.iter().zip(&paths) {
+    for ((device, lower), path) in devices.iter().zip(&lowers).zip(&paths) {
         device.close().await.map_err(failed(path))?;
+        lower.close().await.map_err(failed(path))?;
     }
-    let paired = raid::label::Nvram { id, generation: label.generation, is_dirty: false, out };
+    let generation = label.generation;
+    let paired = raid::label::Nvram { id, generation, is_dirty: false, out, log_start };
     set.stand_behind(Some(paired)).await.map_err(failed(volume))
 }
+
+/// A file or device that becomes an NVRAM, with its path.
+type NewNvrams = (Vec<(PathBuf, DiskFile)>, NvramSize);
 
 /// A newly created set with its volume.
 struct MadeSet {
@@ -357,7 +408,7 @@ struct MadeSet {
 
 async fn make_on(
     arguments: &MkfsArguments,
-    (disks, spares, nvrams): (Vec<DiskFile>, Vec<DiskFile>, Vec<(PathBuf, DiskFile)>),
+    (disks, spares, nvrams): (Vec<DiskFile>, Vec<DiskFile>, NewNvrams),
     paths: &[PathBuf],
     (options, log_size, design): (&MakeOptions, u64, &'static Design),
     runtime: &Runtime,
@@ -381,7 +432,8 @@ async fn make_on(
         fill(&log).await.map_err(device)?; // allocates its space, so a full host cannot stop it
     }
     disk.flush().await.map_err(device)?;
-    put_in_front(&arguments.volume, nvrams, &set, runtime).await?;
+    let (nvrams, size) = nvrams;
+    put_in_front(&arguments.volume, nvrams, (&set, &size), runtime).await?;
     let label = set.label();
     disk.close().await.map_err(device)?;
     log.close().await.map_err(device)?;

@@ -74,6 +74,10 @@ pub(crate) struct MkfsArguments {
     /// Size of the NVRAM's file, if it is created [default: 24M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "nvram")]
     pub(crate) upper: Option<u64>,
+    /// Size of the part of the NVRAM that gets the log of the set, so that a small write to a
+    /// mirror or RAID-5 costs the disks less. A file that is created has it in addition
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "nvram")]
+    pub(crate) lower: Option<u64>,
     /// Keep the log of policy 'log' in the NVRAM: it goes to the disks only when the NVRAM goes
     /// down, and no call waits for a disk
     #[arg(long, requires = "nvram")]
@@ -126,6 +130,7 @@ impl MkfsArguments {
             stripe_unit: None,
             nvram: Vec::new(),
             upper: None,
+            lower: None,
             pin_log: false,
             sparse: false,
             bare: false,

@@ -80,8 +80,8 @@ pub(crate) fn run(arguments: &NvramArguments, output: &mut dyn Write) -> Result<
                 }
                 None => change(&volume, async |front| {
                     let none = || Refused::Conflict("its NVRAM is missing".to_owned());
-                    let nvram = front.nvram().ok_or_else(none)?;
-                    nvram.settle(true).await.map_err(|error| Refused::Conflict(error.to_string()))
+                    front.nvram().ok_or_else(none)?;
+                    front.go_down().await.map_err(|error| Refused::Conflict(error.to_string()))
                 })?,
             }
             Ok(writeln!(output, "{}: its NVRAM is down", volume.path.display())?)

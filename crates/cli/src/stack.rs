@@ -306,6 +306,7 @@ impl Volume {
         let candidate = Candidate::find(self, latest, access, device).await?;
         let (members, devices) = self.open_members(found, access, device)?;
         let mut options = self.set_options(raid, witness, &members);
+        options.log_device = candidate.as_ref().and_then(|it| it.log_device(access));
         if let Some(folder) = folder.filter(|_| is_written) {
             set_state::probe(folder)?;
             let clock = runtime.clock.clone();
@@ -366,6 +367,7 @@ impl Volume {
             witness,
             is_meant: self.is_degraded_meant,
             accepts_loss: self.is_loss_accepted,
+            gives_up_log: self.is_nvram_given_up,
             read_errors_per_hour: raid.read_errors_per_hour.unwrap_or(READ_ERRORS_PER_HOUR),
             report_silence,
             ..OpenOptions::default()

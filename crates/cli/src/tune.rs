@@ -24,12 +24,12 @@ use crate::folder::real_place;
 use crate::found::found_on;
 use crate::intents::INTENTS_NAME;
 use crate::log::{self, LOG_NAME, log_size_for};
-use crate::make_set::{NvramSize, open_nvram, put_in_front};
+use crate::make_set::{NvramSize, lower_size, open_nvram, put_in_front};
 use crate::making::Making;
 use crate::mkfs::remove_log;
 use crate::mkfs_arguments::refuse_without_log;
 use crate::redo_log::LogError;
-use crate::size::show_size;
+use crate::size::{parse_size, show_size};
 use crate::stack::{Stack, at_once, fill};
 use crate::volume::{Volume, write_settings};
 
@@ -47,6 +47,7 @@ Examples:
   duramen tune data --label archive
   duramen tune data --reserve 5
   duramen tune data --nvram /mnt/pmem/n0 /mnt/ssd/n1
+  duramen tune data --nvram /mnt/pmem/n0 --lower 8M
   duramen tune data --nvram-health /run/battery
   duramen tune data --no-nvram
   duramen tune disk.img --label archive"
@@ -79,6 +80,10 @@ pub(crate) struct TuneArguments {
     /// Keep the log of policy 'log' in the new NVRAM: no call waits for a disk
     #[arg(long, requires = "nvram")]
     pub(crate) pin_log: bool,
+    /// Size of the part of the new NVRAM that gets the log of the set, so that a small write to a
+    /// mirror or RAID-5 costs the disks less. A file that is created has it in addition
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "nvram")]
+    pub(crate) lower: Option<u64>,
     /// Write everything to the disks and stop using the NVRAM for good
     #[arg(long)]
     pub(crate) no_nvram: bool,
@@ -181,6 +186,9 @@ async fn change_nvram(
             }
             nvram.give_up_lost().await.map_err(failed)?;
         }
+        if let Some(front) = &open.front {
+            front.leave_lower().await.map_err(failed)?;
+        }
         // In this order, a cut leaves a volume that is served without its NVRAM.
         write_settings(folder, &Settings { nvram: None, ..Volume::find(folder)?.settings })?;
         open.set.stand_behind(None).await.map_err(failed)?;
@@ -201,12 +209,14 @@ async fn give_nvram(
     runtime: &Runtime,
 ) -> Result<(), Failure> {
     let log_size = volume.settings.log_size.unwrap_or_default();
+    let pinned = log_size * u64::from(arguments.pin_log);
+    let lower = lower_size(arguments.lower, &arguments.nvram, &set.layout())?;
+    let size = NvramSize { asked: None, pinned, lower };
     let mut nvrams = Vec::new();
     for place in &arguments.nvram {
-        let size = NvramSize { asked: None, pinned: log_size * u64::from(arguments.pin_log) };
-        nvrams.push((place.clone(), open_nvram(place, size, arguments.force, making)?));
+        nvrams.push((place.clone(), open_nvram(place, &size, arguments.force, making)?));
     }
-    let mut given = put_in_front(&volume.path, nvrams, set, runtime).await;
+    let mut given = put_in_front(&volume.path, nvrams, (set, &size), runtime).await;
     if given.is_ok() {
         let paths = arguments.nvram.iter().map(|place| real_place(place));
         let nvram = NvramSettings::of(paths, arguments.pin_log);

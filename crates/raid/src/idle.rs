@@ -43,6 +43,7 @@ pub(crate) async fn pardoned(
     devices: &[Rc<dyn BlockDevice>],
     found: &[(usize, Read)],
     (refused, witness, is_meant): (&Refused, Option<&Witness>, bool),
+    apart: Option<&Rc<dyn BlockDevice>>,
     runtime: &Runtime,
 ) -> Option<Pardoned> {
     if !matches!(refused, Refused::TooFew { .. }) || found.iter().any(|it| it.1.is_overwritten) {
@@ -56,7 +57,10 @@ pub(crate) async fn pardoned(
         went_with_all(&labels[place], story) && (!is_offline || is_meant)
     };
     let (slot, place) = *seats.stale.iter().find(lacks_nothing)?;
-    let is_idle = is_idle(devices, found, (story, &seats), (slot, place), runtime).await;
+    let is_told = !story.has_log_apart || apart.is_some();
+    let apart = apart.filter(|_| story.has_log_apart);
+    let of_story = (story, &seats, apart);
+    let is_idle = is_told && is_idle(devices, found, of_story, (slot, place), runtime).await;
     if !is_idle && !is_planted(Bug::EarlyPardons) {
         return None;
     }
@@ -85,7 +89,7 @@ fn went_with_all(label: &Label, story: &Label) -> bool {
 async fn is_idle(
     devices: &[Rc<dyn BlockDevice>],
     found: &[(usize, Read)],
-    (story, seats): (&Label, &Seats),
+    (story, seats, apart): (&Label, &Seats, Option<&Rc<dyn BlockDevice>>),
     (slot, place): (usize, usize),
     runtime: &Runtime,
 ) -> bool {
@@ -104,8 +108,8 @@ async fn is_idle(
         all_in.slots[slot].standing = Standing::InSync;
     }
     let (all, size) = (members(&places, all_in), ring_of(story));
-    let logs = read_logs(&all, size).await;
-    if logs.may_hide_the_last(&all, size) {
+    let logs = read_logs(&all, size, apart).await;
+    if logs.may_hide_the_last(&all, size) || logs.may_hide_apart {
         return false;
     }
     let records = logs.records;

@@ -17,9 +17,10 @@ use crate::planted::{Bug, is_planted};
 /// Magic bytes of a label.
 pub const MAGIC: [u8; 16] = *b"duramen raid\0\0\0\0";
 /// The newest format version. A label has it only if it states what older programs must not
-/// misread: that there are two NVRAMs in front of the set, of which one may have missed writes.
+/// misread: that there are two NVRAMs in front of the set, of which one may have missed writes, or
+/// a log device.
 pub const VERSION: u32 = 6;
-/// The version of a label that names one NVRAM.
+/// The version of a label that names one NVRAM, and no log device.
 const ONE_NVRAM: u32 = 5;
 /// The version of a label that states that a person took a member out, and names no NVRAM.
 const OFFLINE: u32 = 4;
@@ -123,6 +124,8 @@ pub struct Nvram {
     pub is_dirty: bool,
     /// Which of two NVRAMs are called out: they have missed writes. `None` if there is one.
     pub out: Option<[bool; 2]>,
+    /// Where the log device begins in its file. `None` if that has none.
+    pub log_start: Option<u64>,
 }
 
 /// A label, decoded.
@@ -153,6 +156,8 @@ pub struct Label {
     pub is_incoming: bool,
     /// The NVRAM in front of the set.
     pub nvram: Option<Nvram>,
+    /// Whether the log device may have records that the set needs.
+    pub has_log_apart: bool,
 }
 
 impl Label {
@@ -252,11 +257,12 @@ struct RawNvram {
     generation: U64,
     flags: u8,
     reserved: [u8; 7],
+    log_start: U64,
 }
 
 /// Flags of an NVRAM: there is one; it may hold data that the set lacks; there are two; the first
-/// is called out; the second is.
-const NVRAM: [u8; 5] = [1, 2, 4, 8, 16];
+/// is called out; the second is; the log device may have records that the set needs.
+const NVRAM: [u8; 6] = [1, 2, 4, 8, 16, 32];
 /// Flags of a replacement: there is one; it is done; the label is that of the new disk.
 const REPLACING: [u16; 3] = [1, 2, 4];
 
@@ -327,8 +333,9 @@ impl Label {
     fn version(&self) -> u32 {
         let has_offline = self.slots.iter().any(|slot| slot.standing == Standing::Offline);
         match self.nvram {
-            Some(Nvram { out: Some(_), .. }) => VERSION,
-            Some(_) => ONE_NVRAM,
+            _ if self.has_log_apart => VERSION,
+            Some(Nvram { out: None, log_start: None, .. }) => ONE_NVRAM,
+            Some(_) => VERSION,
             None if has_offline => OFFLINE,
             None => USUAL,
         }
@@ -360,13 +367,15 @@ impl Label {
             raw.replacing = flags.map(|(_, flag)| flag).sum::<u16>().into();
             (raw.other, raw.replaced) = (other, (slot as u16).into());
         }
-        if let Some(Nvram { id, generation, is_dirty, out }) = self.nvram {
+        if let Some(Nvram { id, generation, is_dirty, out, log_start }) = self.nvram {
             let [first, second] = out.unwrap_or_default();
             let flags = [true, is_dirty, out.is_some(), first, second];
             let flags = flags.into_iter().zip(NVRAM).filter(|(is_set, _)| *is_set);
             let flags = flags.map(|(_, flag)| flag).sum();
-            raw.nvram = RawNvram { id, generation: generation.into(), flags, reserved: [0; 7] };
+            let (generation, log_start) = (generation.into(), log_start.unwrap_or(0).into());
+            raw.nvram = RawNvram { id, generation, flags, reserved: [0; 7], log_start };
         }
+        raw.nvram.flags |= if self.has_log_apart { NVRAM[5] } else { 0 };
         for (raw, slot) in raw.slots.iter_mut().zip(&self.slots) {
             (raw.member, raw.standing) = (slot.member, slot.standing.number());
         }
@@ -439,12 +448,16 @@ impl Label {
         let is_its = is_under_way && !is_done && replaced == slot;
         unless(is_its || !is_incoming, "it is the label of a new disk, and there is none")?;
         unless(is_under_way || flags == 0, "it replaces no member, or by none")?;
-        let RawNvram { id, generation, flags, .. } = raw.nvram;
-        let [has_nvram, is_dirty, are_two, first, second] = NVRAM.map(|flag| flags & flag != 0);
+        let RawNvram { id, generation, flags, log_start, .. } = raw.nvram;
+        let [has_nvram, is_dirty, are_two, first, second, is_apart] =
+            NVRAM.map(|flag| flags & flag != 0);
+        let is_newest = raw.version.get() == VERSION;
         let has_nvram = has_nvram && raw.version.get() >= ONE_NVRAM;
-        let out = (are_two && raw.version.get() == VERSION).then_some([first, second]);
+        let out = (are_two && is_newest).then_some([first, second]);
+        let has_log_apart = is_apart && is_newest;
+        let log_start = Some(log_start.get()).filter(|&start| start > 0 && is_newest);
         let generation = generation.get();
-        let nvram = has_nvram.then_some(Nvram { id, generation, is_dirty, out });
+        let nvram = has_nvram.then_some(Nvram { id, generation, is_dirty, out, log_start });
         Ok(Self {
             set: raw.set,
             slot,
@@ -458,6 +471,7 @@ impl Label {
             replacement,
             is_incoming,
             nvram,
+            has_log_apart,
         })
     }
 
@@ -503,6 +517,7 @@ pub(crate) mod tests {
             replacement: None,
             is_incoming: false,
             nvram: None,
+            has_log_apart: false,
         }
     }
 
@@ -597,7 +612,13 @@ pub(crate) mod tests {
     fn a_label_that_names_an_nvram_is_of_a_version_of_its_own() {
         let mut told = label(Level::Parity, 4, 2);
         for is_dirty in [false, true] {
-            told.nvram = Some(Nvram { id: [5; 16], generation: 0x0102, is_dirty, out: None });
+            told.nvram = Some(Nvram {
+                id: [5; 16],
+                generation: 0x0102,
+                is_dirty,
+                out: None,
+                log_start: None,
+            });
             let bytes = told.encode();
             assert_eq!(bytes[16..20], 5_u32.to_le_bytes());
             assert_eq!(bytes[896..912], [5; 16]);
@@ -608,12 +629,20 @@ pub(crate) mod tests {
         assert_eq!(Label::decode(&told.encode()), Ok(told.clone()), "both at once");
         let mut of_two = told.clone();
         for (out, flags) in [([false; 2], 7), ([true, false], 15), ([false, true], 23)] {
-            let two = Nvram { id: [5; 16], generation: 3, is_dirty: true, out: Some(out) };
+            let (id, generation, is_dirty, log_start) = ([5; 16], 3, true, None);
+            let two = Nvram { id, generation, is_dirty, out: Some(out), log_start };
             of_two.nvram = Some(two);
             let bytes = of_two.encode();
             assert_eq!((&bytes[16..20], bytes[920]), (&6_u32.to_le_bytes()[..], flags));
             assert_eq!(Label::decode(&bytes), Ok(of_two.clone()));
         }
+        let mut logged = told.clone();
+        logged.has_log_apart = true;
+        logged.nvram = told.nvram.map(|one| Nvram { log_start: Some(24 << 20), ..one });
+        let bytes = logged.encode();
+        assert_eq!((&bytes[16..20], bytes[920]), (&6_u32.to_le_bytes()[..], 35));
+        assert_eq!(bytes[928..936], (24_u64 << 20).to_le_bytes());
+        assert_eq!(Label::decode(&bytes), Ok(logged));
         let mut older = told.encode();
         older[16..20].copy_from_slice(&4_u32.to_le_bytes());
         let read = Label::decode(&sealed(older)).expect("an older version is read");

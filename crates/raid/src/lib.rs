@@ -16,17 +16,18 @@
 //!   not answer, `health` failing disks, `room` members whose host is out of space; [`Status`]
 //!   holds the counters, and `missed` the regions that members missed while out.
 //! - `table` is a table of checksums, `sums` all of these, and `recall` rebuilds the map from them.
-//! - `prelog` is the write-ahead log, `logs` reads it from the members, `written` tracks which
-//!   stripes were ever written.
+//! - `prelog` is the write-ahead log, `ring` says where its records go, `apart` is a device that
+//!   gets them instead of the members, `logs` reads all of them, and `written` tracks which stripes
+//!   were ever written.
 //! - `blocks` caches members' blocks; `stripe` reads and verifies a stripe, `sources` selects the
 //!   disks to ask for a missing block, `outsiders` the disks among them that are not members, and
 //!   `plan` computes what a write changes on which member.
 //! - `array` reads and writes. `rebuild` rebuilds a member, throttled by `pace` and paused or
 //!   cancelled through `interrupts`; `unread` lists the blocks that a rebuild left out, and
-//!   `refill` retries them. `replace` replaces an active member, and `scrub` verifies the whole
-//!   set.
-//! - `set` is the block device; `opening` creates and opens it; `void` stands in for a missing
-//!   member when too few are present.
+//!   `refill` retries them. `replace` replaces an active member, `scrub` verifies the whole set,
+//!   and `renew` makes checksums anew after a log device was lost.
+//! - `set` is the block device; `opening` creates and opens it, as `options` say, and `recovery`
+//!   replays its log; `void` stands in for a missing member when too few are present.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -34,7 +35,8 @@
 //! 2. Without a person's override, a set opens only on members of which at least one has seen every
 //!    acknowledged write ([`assembly`]), unless it was opened before against that advice.
 //! 3. While a write to a stripe is under way, or after a cut interrupted it, its changes are in the
-//!    log on more than one member until they are durable in place on all members (`prelog`).
+//!    log, on more than one member or on the log device, until they are durable in place on all
+//!    members (`prelog`).
 //!
 //! Not asserted: 1, which is about all bytes; 2, which is about the whole history of a set; 3,
 //! which is about the state after a cut. Tests exercise them: for the last, torture's campaign
@@ -46,6 +48,7 @@
 //!
 //! Architecture invariant: no file systems and no sockets, so the crate runs under the simulator.
 
+mod apart;
 mod array;
 pub mod assembly;
 mod blocks;
@@ -60,6 +63,7 @@ mod logs;
 mod members;
 mod missed;
 mod opening;
+mod options;
 mod outsiders;
 mod pace;
 pub mod parity;
@@ -70,8 +74,11 @@ mod prelog;
 mod rebuild;
 mod recall;
 pub mod record;
+mod recovery;
 mod refill;
+mod renew;
 mod replace;
+mod ring;
 mod room;
 mod scrub;
 mod set;
@@ -89,11 +96,13 @@ mod watch;
 mod wipe;
 mod written;
 
+pub use apart::{LogDevice, least_log_device};
 pub use health::READ_ERRORS_PER_HOUR;
 pub use interrupts::Work;
 pub use labels::Read;
 pub use members::Witnessed;
-pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, labels_of, make, open};
+pub use opening::{MakeOptions, label_of, labels_of, make, open};
+pub use options::{OpenError, OpenOptions};
 pub use rebuild::RebuildError;
 pub use scrub::{ScrubError, Scrubbed};
 pub use set::{FailError, Set};

@@ -1,20 +1,23 @@
-//! Reads the log from the members, record by record.
+//! Reads the log from the members and from the log device, record by record.
 //!
-//! A record is written to some members only, and each of them may have lost it. Any copy counts:
-//! the latest record that is whole names the oldest that is needed.
+//! A record is written to some members only, or to the log device alone, and each of them may have
+//! lost it. Any copy counts: the latest record that is whole names the oldest that is needed.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 
-use block::Buffer;
+use block::{BlockDevice, Buffer};
 use bytes::Bytes;
 
+use crate::apart;
 use crate::label::Label;
 use crate::layout::Level;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
-use crate::prelog::{LOG_START, RECORD_COPIES, keepers, most_of_record};
+use crate::prelog::{LOG_START, RECORD_COPIES, keepers};
 use crate::record::{BLOCK, Record, choose_record, decode, sequence_at, size_at};
+use crate::ring::most_of_record;
 
 /// Bytes of a log that are read in one request.
 const AT_ONCE: u64 = 1 << 20;
@@ -24,18 +27,34 @@ pub(crate) fn ring_of(label: &Label) -> u64 {
     label.data_start - LOG_START
 }
 
-/// A record that was found on a member.
+/// A record that was found.
 pub(crate) struct Found {
     pub(crate) record: Record,
+    /// Whether only the log device has it.
+    pub(crate) is_apart: bool,
     /// Byte offset in the ring.
     pub(crate) start: u64,
     pub(crate) bytes: Bytes,
 }
 
-/// The logs of all members.
+impl Found {
+    /// Byte offset in the ring behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+}
+
+/// The latest of these records that a member has, or the latest that the log device alone has.
+pub(crate) fn latest_of(records: &BTreeMap<u64, Found>, is_apart: bool) -> Option<&Found> {
+    records.values().rev().find(|found| found.is_apart == is_apart)
+}
+
+/// The logs of all members, and that of the log device.
 pub(crate) struct Logs {
-    /// The records that any member has, by sequence number.
+    /// The records that any of them has, by sequence number.
     pub(crate) records: BTreeMap<u64, Found>,
+    /// Whether the log device may hide a later one in blocks that it cannot read.
+    pub(crate) may_hide_apart: bool,
     /// Places of the ring of which it is unknown whether a later record begins there: their offset,
     /// and the slots that could not read the block there, or all of the record that begins there.
     unread: BTreeMap<u64, Vec<usize>>,
@@ -59,6 +78,11 @@ impl Logs {
         self.is_one_hidden(members, size) && !is_planted(Bug::HastyReads)
     }
 
+    /// Whether reading them again may give more.
+    fn are_incomplete(&self, members: &Members, size: u64) -> bool {
+        self.is_one_hidden(members, size) || self.may_hide_apart
+    }
+
     fn is_one_hidden(&self, members: &Members, size: u64) -> bool {
         let Label { layout, .. } = members.label();
         let copies = if layout.level == Level::Mirrored { layout.members } else { RECORD_COPIES };
@@ -69,12 +93,9 @@ impl Logs {
         })
     }
 
-    /// The places where a record later than all these may begin.
-    fn places_of_next(&self, size: u64) -> impl Iterator<Item = u64> {
-        let latest = self.records.last_key_value();
-        let end = latest.map_or(0, |(_, latest)| latest.start + latest.bytes.len() as u64);
-        // A record that does not fit before the end of the ring is at its start.
-        [end, 0].into_iter().take(if size - end < most_of_record(size) { 2 } else { 1 })
+    /// The places where a record later than all these may begin on the members.
+    fn places_of_next(&self, size: u64) -> impl Iterator<Item = u64> + use<> {
+        places_behind(latest_of(&self.records, false), size)
     }
 
     /// Whether only missing members, or unreadable blocks, may have the record after all these.
@@ -91,15 +112,26 @@ impl Logs {
     }
 }
 
-/// Reads the records that any member has. A member whose log cannot be read stays in: it may give
-/// its data, and its log later. If the last record may be in blocks that are unreadable at the
-/// moment, reading is retried.
-pub(crate) async fn read_logs(members: &Members, size: u64) -> Logs {
-    let read = async || read_all(members, size).await;
-    members.retry(read, |logs| !logs.is_one_hidden(members, size)).await
+/// The places in a ring of this size where a record behind the latest one may begin.
+fn places_behind(latest: Option<&Found>, size: u64) -> impl Iterator<Item = u64> + use<> {
+    let end = latest.map_or(0, Found::end);
+    // A record that does not fit before the end of the ring is at its start.
+    [end, 0].into_iter().take(if size - end < most_of_record(size) { 2 } else { 1 })
 }
 
-async fn read_all(members: &Members, size: u64) -> Logs {
+/// Reads the records that any member has, or the log device, if there is one to ask. A member whose
+/// log cannot be read stays in: it may give its data, and its log later. If the last record may be
+/// in blocks that are unreadable at the moment, reading is retried.
+pub(crate) async fn read_logs(
+    members: &Members,
+    size: u64,
+    apart: Option<&Rc<dyn BlockDevice>>,
+) -> Logs {
+    let read = async || read_all(members, size, apart).await;
+    members.retry(read, |logs| !logs.are_incomplete(members, size)).await
+}
+
+async fn read_all(members: &Members, size: u64, apart: Option<&Rc<dyn BlockDevice>>) -> Logs {
     let mut found: BTreeMap<u64, Vec<(Found, usize)>> = BTreeMap::new();
     let mut unread: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     let mut unread_in_part = Vec::new();
@@ -115,14 +147,35 @@ async fn read_all(members: &Members, size: u64) -> Logs {
             }
         }
     }
-    let records = one_of_each(found);
+    let (mut unread_apart, mut in_part_apart) = (Vec::new(), Vec::new());
+    if let Some(device) = apart {
+        let log = read_apart(members, device).await;
+        (unread_apart, in_part_apart) = (log.unread, log.unread_in_part);
+        for one in log.found {
+            let alike = found.entry(one.record.place.sequence).or_default();
+            match alike.iter_mut().find(|(it, _)| it.record.checksum == one.record.checksum) {
+                Some((_, copies)) => *copies += 1,
+                None => alike.push((Found { is_apart: true, ..one }, 1)),
+            }
+        }
+    }
+    let mut records = one_of_each(found);
+    if is_planted(Bug::MembersFirst)
+        && let Some(last) = latest_of(&records, false).map(|it| it.record.place.sequence)
+    {
+        records.retain(|sequence, _| *sequence <= last);
+    }
     // An earlier one is no longer needed, or shows by its absence.
     let last = records.last_key_value().map(|(&last, _)| last);
     let later = unread_in_part.into_iter().filter(|(_, (_, number))| Some(*number) > last);
     if !is_planted(Bug::TornBodies) {
         later.for_each(|(slot, (at, _))| unread.entry(at).or_default().push(slot));
     }
-    Logs { records, unread }
+    let size_apart = apart.map_or(0, |device| apart::ring_of(&**device));
+    let mut next = places_behind(latest_of(&records, true), size_apart);
+    let may_hide_apart = in_part_apart.iter().any(|(_, number)| Some(*number) > last)
+        || next.any(|at| unread_apart.contains(&at));
+    Logs { records, unread, may_hide_apart }
 }
 
 /// Chooses one record for each sequence number, the later number first: see [`choose_record`].
@@ -147,24 +200,43 @@ pub(crate) fn needed_of(found: &BTreeMap<u64, Found>) -> Option<RangeInclusive<u
 
 /// The log of a member.
 async fn read_log(members: &Members, slot: usize, size: u64) -> OfMember {
+    let read = |at, room| members.read(slot, LOG_START + at, room);
+    let (ring, unread) = read_ring(read, size).await;
+    records_of(&ring, unread, &members.label())
+}
+
+/// The log of the log device. It is flushed first: a killed process may have left writes there, and
+/// nothing rests on one that is not durable.
+async fn read_apart(members: &Members, device: &Rc<dyn BlockDevice>) -> OfMember {
+    let size = apart::ring_of(&**device);
+    if device.flush().await.is_err() {
+        return OfMember { unread: (0..size).step_by(BLOCK as usize).collect(), ..<_>::default() };
+    }
+    let read = async |at, room| device.read(at, room).await.ok();
+    let (ring, unread) = read_ring(read, size).await;
+    records_of(&ring, unread, &members.label())
+}
+
+/// A ring, and the offsets of its blocks that cannot be read.
+async fn read_ring(
+    read: impl AsyncFn(u64, Buffer) -> Option<Buffer>,
+    size: u64,
+) -> (Vec<u8>, Vec<u64>) {
     let (mut ring, mut unread) = (Vec::new(), Vec::new());
     while (ring.len() as u64) < size {
         let at = ring.len() as u64;
         let length = AT_ONCE.min(size - at);
-        if let Some(part) =
-            members.read(slot, LOG_START + at, Buffer::unfilled(length as usize)).await
-        {
+        if let Some(part) = read(at, Buffer::unfilled(length as usize)).await {
             ring.extend_from_slice(&part);
             continue;
         }
         for block in (at..at + length).step_by(BLOCK as usize) {
-            let part =
-                members.read(slot, LOG_START + block, Buffer::unfilled(BLOCK as usize)).await;
+            let part = read(block, Buffer::unfilled(BLOCK as usize)).await;
             unread.extend(part.is_none().then_some(block));
             ring.extend_from_slice(&part.unwrap_or_else(|| Buffer::zeroed(BLOCK as usize)));
         }
     }
-    records_of(&ring, unread, &members.label())
+    (ring, unread)
 }
 
 /// The records in a ring, some blocks of which were unreadable.
@@ -177,7 +249,8 @@ fn records_of(ring: &[u8], unread: Vec<u64>, label: &Label) -> OfMember {
         let Some(bytes) = length.map(|length| &rest[..length as usize]) else { continue };
         let start = start as u64;
         if let Some(record) = decode(bytes, layout) {
-            log.found.push(Found { record, start, bytes: Bytes::copy_from_slice(bytes) });
+            let bytes = Bytes::copy_from_slice(bytes);
+            log.found.push(Found { record, is_apart: false, start, bytes });
         } else if unread.iter().any(|at| (start..start + bytes.len() as u64).contains(at)) {
             log.unread_in_part.extend(sequence_at(bytes).map(|number| (start, number)));
         }

@@ -18,39 +18,34 @@
 //! replayed, and what the disks cannot give is lost, block by block.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::slice;
 
 use block::scratch::ScratchDevice;
-use block::{BlockDevice, Buffer, Durability, IoError, Verb};
+use block::{BlockDevice, Durability, Verb};
 use futures::future::join_all;
 use runtime::Runtime;
 
 use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble_remains, assemble_without};
-use crate::health::READ_ERRORS_PER_HOUR;
 use crate::idle::{Pardoned, pardoned};
 use crate::label::{
-    BadLabel, DATA_START, LOG_LEAST, Label, MAP_BLOCK, MISSED_START, Slot, Standing, TAIL,
-    behind_data, new_id, rows_of,
+    DATA_START, LOG_LEAST, Label, MISSED_START, Slot, Standing, TAIL, behind_data, new_id, rows_of,
 };
 use crate::labels::{NoLabel, Read, read_labels, write_label};
 use crate::layout::{Layout, Level, MEMBERS};
-use crate::logs::{Found, needed_of, read_logs, ring_of};
-use crate::members::{Members, Witnessed, watched};
+use crate::members::{Members, watched};
 use crate::missed::{self, Missed};
+use crate::options::{OpenError, OpenOptions};
 use crate::planted::{Bug, is_planted};
-use crate::prelog::{LOG_START, PreLog};
-use crate::recall;
-use crate::record::{Change, Slots};
+use crate::record::Slots;
+use crate::recovery::{Returned, recover};
 use crate::set::Set;
 use crate::sums::{Sums, TableUnread};
 use crate::void::Void;
 use crate::watch::{ReportSilence, reporting};
 use crate::wipe::wipe;
-use crate::written::{self, MapBlock, Written};
+use crate::written;
 
 /// Parameters of a new set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,85 +103,6 @@ impl MakeOptions {
     }
 }
 
-/// Reason why a set is not made, or not opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    /// A disk failed.
-    #[error("disk {0}: {1}")]
-    Disk(usize, IoError),
-    /// A disk is not a member of any set.
-    #[error("disk {0}: {1}")]
-    NoMember(usize, BadLabel),
-    /// The disks do not make a set that may be opened.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    /// A set cannot have this many members.
-    #[error("{0} is made of {1} to {2} disks, and not of {3}")]
-    Members(Level, usize, usize, usize),
-    /// A disk has no room for data.
-    #[error("disk {0} has {1} bytes, and the data would begin at {2}")]
-    TooSmall(usize, u64, u64),
-    /// The log lacks records that are needed.
-    #[error("the log of the set lacks record {0}, which it needs")]
-    Hole(u64),
-    /// Disks cannot read metadata that the set needs.
-    #[error(
-        "the disks cannot read what the set needs to know of itself: look after their cables and \
-         controllers, and try again"
-    )]
-    Unread,
-    /// The host of a disk is full, and the log has data that belongs on the disk.
-    #[error("what holds a disk of the set is full: it cannot be opened before there is room")]
-    Full,
-    /// Too many members failed while it was opened.
-    #[error("too many members failed while the set was opened")]
-    Failed,
-}
-
-/// Options for opening a set.
-pub struct OpenOptions {
-    /// The last story under which anything was acknowledged, if known.
-    pub witness: Option<Witness>,
-    /// Whether a person says that the missing members are not newer.
-    pub is_meant: bool,
-    /// Keeps the witness from now on.
-    pub witnessed: Witnessed,
-    /// Bytes of memory for caching members' blocks, so that small writes need not read.
-    pub cache: usize,
-    /// Blocks that a member may fail to read within an hour before it counts as failing.
-    pub read_errors_per_hour: usize,
-    /// Reports disks that do not answer while the set is opened.
-    pub report_silence: ReportSilence,
-    /// Whether a person accepts losses if too few members are there. Nothing is written to the
-    /// disks.
-    pub accepts_loss: bool,
-}
-
-impl OpenError {
-    /// The error for a disk without a label.
-    fn of(disk: usize, none: NoLabel) -> Self {
-        match none {
-            NoLabel::Unread(error) => Self::Disk(disk, error),
-            NoLabel::Bad(bad) => Self::NoMember(disk, bad),
-        }
-    }
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        let witnessed: Witnessed = Rc::new(|_| Box::pin(async {}));
-        Self {
-            witness: None,
-            is_meant: false,
-            witnessed,
-            cache: 8 << 20,
-            accepts_loss: false,
-            read_errors_per_hour: READ_ERRORS_PER_HOUR,
-            report_silence: Rc::new(|_| ()),
-        }
-    }
-}
-
 /// Makes a set of these disks. Their contents are lost; the set reads as zeros. The log is filled
 /// with zeros, so that it has its space on a host that may be full later.
 ///
@@ -229,6 +145,7 @@ pub async fn make(
             replacement: None,
             is_incoming: false,
             nvram: None,
+            has_log_apart: false,
         };
         for copy in 0..2 {
             let written = write_label(&**device, &label, copy).await;
@@ -296,8 +213,16 @@ pub async fn open(
     if condemns(&assembly) && !is_planted(Bug::HastyVerdicts) {
         let scratch = devices.iter().map(in_memory).collect();
         let (witness, report_silence) = (options.witness.clone(), options.report_silence.clone());
-        let is_meant = options.is_meant;
-        let rehearsal = OpenOptions { witness, is_meant, report_silence, ..OpenOptions::default() };
+        let (is_meant, gives_up_log) = (options.is_meant, options.gives_up_log);
+        let log_device = options.log_device.clone();
+        let rehearsal = OpenOptions {
+            witness,
+            is_meant,
+            report_silence,
+            log_device,
+            gives_up_log,
+            ..OpenOptions::default()
+        };
         open_chosen(scratch, &found, assembly.clone(), runtime, rehearsal).await?;
     }
     open_chosen(devices, &found, assembly, runtime, options).await
@@ -429,6 +354,10 @@ async fn open_chosen(
     let latest = found.iter().map(|(_, read)| read.label.generation).chain(witnessed).max();
     let latest = latest.unwrap_or_default();
     let gone = gone_of(&assembly, found);
+    let is_lacking = assembly.label.has_log_apart && options.log_device.is_none();
+    if is_lacking && !options.gives_up_log && !options.accepts_loss {
+        return Err(OpenError::NoLogDevice);
+    }
     let Assembly { mut label, members, incoming, pardoned, is_against_advice, .. } = assembly;
     // A replacement is resumed if both disks are there. Until then the new one is a source.
     label.replacement = label.incoming().filter(|_| incoming.is_some());
@@ -488,6 +417,7 @@ async fn return_to(
     let sums = Rc::new(Sums::new(members.clone(), missed.clone(), accepts_unread));
     let Returned { log, map, recalled } =
         recover((&members, &sums, &missed), options, runtime).await?;
+    log.given.replace(options.log_device.clone());
     members.are_open();
     sums.know(map.clone());
     if !recalled.is_empty() {
@@ -508,7 +438,9 @@ async fn choose_or_pardon(
     let chosen = choose(found, options.witness.as_ref(), options.is_meant);
     let Err(refused) = chosen else { return chosen };
     let known = (&refused, options.witness.as_ref(), options.is_meant);
-    let Some(Pardoned { found, witness, slot }) = pardoned(devices, found, known, runtime).await
+    let apart = options.log_device.as_ref();
+    let Some(Pardoned { found, witness, slot }) =
+        pardoned(devices, found, known, apart, runtime).await
     else {
         return Err(refused);
     };
@@ -529,237 +461,4 @@ fn choose(
     let left: Vec<usize> = (0..reads.len()).filter(is_left).collect();
     let assembled = assemble_without(&left, &labels, witness, is_meant);
     assembled.map_err(|refused| refused.of(&disks))
-}
-
-/// Result of recovery.
-struct Returned {
-    log: PreLog,
-    map: Rc<Written>,
-    /// Stripes that only the tables show to have been written.
-    recalled: BTreeSet<u64>,
-}
-
-/// Replays the log, and begins it anew.
-async fn recover(
-    (members, sums, missed): (&Rc<Members>, &Rc<Sums>, &Rc<Missed>),
-    options: &OpenOptions,
-    runtime: &Runtime,
-) -> Result<Returned, OpenError> {
-    let label = members.label();
-    let size = ring_of(&label);
-    let log = async |next, end| {
-        let (map, recalled) = read_map(members, sums, options.accepts_loss).await?;
-        let map = Rc::new(map);
-        let of_set = (members.clone(), map.clone(), sums.clone(), missed.clone());
-        let log = PreLog::new(of_set, runtime.clone(), next, end);
-        Ok(Returned { log, map, recalled })
-    };
-    if label.layout.level == Level::Striped {
-        return log((1, 0), 0).await;
-    }
-    // A process that was killed may have left unflushed writes.
-    members.flush().await;
-    let found = read_records(members, size, options).await?;
-    let failed = |_| if members.gave_up() { OpenError::Full } else { OpenError::Failed };
-    let settle = async || members.settled(Verb::Write).await.map_err(failed);
-    settle().await?;
-    let Some((needed, (&last, latest))) = needed_of(&found).zip(found.last_key_value()) else {
-        return log((1, 0), 0).await;
-    };
-    if options.accepts_loss {
-        let lacked = needed.clone().filter(|sequence| !found.contains_key(sequence)).count();
-        members.counts.note(|done| done.lacked_records = lacked as u64);
-    } else {
-        check_chain(&found, needed.clone())?;
-    }
-    // Law 3 of every engine: state that rests on the word of one is written to all.
-    if !is_planted(Bug::LonelyReturns) {
-        let again = members.slots().iter().map(|slot| {
-            let (at, data) = (LOG_START + latest.start, vec![latest.bytes.clone()]);
-            members.write(slot, at, data, Durability::Plain)
-        });
-        join_all(again).await;
-        members.flush().await;
-        settle().await?;
-    }
-    has_room(members)?;
-    let needed = still_needed(&found, needed, label.layout.unit);
-    for (_, changes) in &needed {
-        for change in changes.iter().filter(|change| !(change.is_lost && change.is_zeros)) {
-            members.bring_home(label.data_start, slice::from_ref(change)).await;
-        }
-        if is_planted(Bug::HalfReturns) {
-            break;
-        }
-    }
-    has_room(members)?;
-    needed.iter().for_each(|(sequence, changes)| missed.touch_all(changes, *sequence));
-    members.flush().await;
-    settle().await?;
-    return_sums(sums, &needed).await?;
-    missed.are_flushed(last + 1);
-    missed.bring_home().await;
-    settle().await?;
-    let end = latest.start + latest.bytes.len() as u64;
-    let returned = log((last + 1, latest.record.checksum), end).await?;
-    returned.log.forget_all().await.map_err(failed)?;
-    Ok(returned)
-}
-
-/// The records of all logs. Fails if a later one may be hidden, unless a person says that there is
-/// none, or accepts that it is lost.
-async fn read_records(
-    members: &Members,
-    size: u64,
-    options: &OpenOptions,
-) -> Result<BTreeMap<u64, Found>, OpenError> {
-    let logs = read_logs(members, size).await;
-    if options.accepts_loss {
-        let may_lack = logs.may_lack_the_last(members, size);
-        members.counts.note(|done| done.may_lack_the_last = may_lack);
-    } else if !options.is_meant && logs.may_hide_the_last(members, size) {
-        return Err(OpenError::Unread);
-    }
-    Ok(logs.records)
-}
-
-/// Fails if a write was given up for lack of space: its data stays as it was, or in the log.
-fn has_room(members: &Members) -> Result<(), OpenError> {
-    if members.gave_up() { Err(OpenError::Full) } else { Ok(()) }
-}
-
-/// The changes to replay: none of a stripe that a later record has vacated.
-fn still_needed(
-    found: &BTreeMap<u64, Found>,
-    needed: RangeInclusive<u64>,
-    unit: u64,
-) -> Vec<(u64, Vec<Change>)> {
-    let needed = || found.range(needed.clone()).map(|(&sequence, one)| (sequence, one));
-    let vacated = needed().flat_map(|(sequence, one)| {
-        let changes = one.record.changes.iter().filter(|change| change.is_vacated);
-        changes.map(move |change| (change.offset / unit, sequence))
-    });
-    let vacated: BTreeMap<u64, u64> = vacated.collect(); // the last one of each
-    let is_needed = |change: &Change, sequence| {
-        let vacated = vacated.get(&(change.offset / unit)).filter(|_| !is_planted(Bug::OldStripes));
-        !change.is_vacated && vacated.is_none_or(|&it| it <= sequence)
-    };
-    let of_each = needed().map(|(sequence, one)| {
-        let changes = one.record.changes.iter().filter(|change| is_needed(change, sequence));
-        (sequence, changes.cloned().collect())
-    });
-    of_each.collect()
-}
-
-/// Brings the tables up to date with these records. Fails before it writes any if nobody can read
-/// one of them, unless a person says that the set is to start: an empty one would take its place.
-async fn return_sums(sums: &Sums, needed: &[(u64, Vec<Change>)]) -> Result<(), OpenError> {
-    for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
-        let taken = take_sums(sums, changes, *sequence).await;
-        taken.map_err(|TableUnread| OpenError::Unread)?;
-    }
-    let had_room = sums.bring_home(false).await.map_err(|_| OpenError::Failed)?;
-    if had_room { Ok(()) } else { Err(OpenError::Full) }
-}
-
-/// Updates the checksums by a record's changes, on members that are out as well.
-async fn take_sums(sums: &Sums, changes: &[Change], record: u64) -> Result<(), TableUnread> {
-    let of_group = sums.of_group(changes).await?;
-    of_group.are_logged(record);
-    of_group.are_home();
-    Ok(())
-}
-
-/// Checks that all these records are there, and that each names its predecessor.
-fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Result<(), OpenError> {
-    let mut before = None;
-    for sequence in needed {
-        let record = &found.get(&sequence).ok_or(OpenError::Hole(sequence))?.record;
-        if before.is_some_and(|before| before != record.place.previous) {
-            return Err(OpenError::Hole(sequence));
-        }
-        before = Some(record.checksum);
-    }
-    Ok(())
-}
-
-/// Reads the map of written stripes: for each block the latest version on any member, or else one
-/// rebuilt from the tables. Rewrites it on a member that has another version. The map of a striped
-/// set is empty. Also returns the stripes that only the tables show.
-async fn read_map(
-    members: &Members,
-    sums: &Sums,
-    accepts_loss: bool,
-) -> Result<(Written, BTreeSet<u64>), OpenError> {
-    let Label { layout, data_start, set, .. } = members.label();
-    let (start, length) = written::place(&layout);
-    let mut stripes = BTreeSet::new();
-    if layout.level == Level::Striped {
-        return Ok((Written::nothing(&layout, set), stripes));
-    }
-    let mut read = Vec::new();
-    for slot in members.slots().iter() {
-        read.push((slot, read_blocks(members, slot, data_start + start, length).await));
-    }
-    let mut blocks = Vec::new();
-    for number in 0..length / MAP_BLOCK {
-        let of_block = |bytes: &Buffer| written::decode(bytes, &set, number);
-        let of_all = read.iter().map(|(_, blocks)| blocks[number as usize].as_ref());
-        let mut known: Vec<MapBlock> = of_all.clone().flatten().filter_map(of_block).collect();
-        if known.is_empty() && of_all.clone().any(|block| block.is_none()) {
-            let at = data_start + start + number * MAP_BLOCK;
-            let look = async || read_of_all(members, at).await;
-            let is_enough = |all: &Vec<Buffer>| all.iter().any(|it| of_block(it).is_some());
-            known.extend(members.retry(look, is_enough).await.iter().filter_map(of_block));
-        }
-        if let Some(latest) = MapBlock::latest(known) {
-            blocks.push(latest);
-            continue;
-        }
-        let recalled = recall::map_block(sums, &layout, number).await;
-        if recalled.is_unread && !accepts_loss && !is_planted(Bug::HastyReads) {
-            return Err(OpenError::Unread);
-        }
-        members.slots().iter().for_each(|slot| members.counts.meet(slot, |met| met.mended += 1));
-        blocks.push(recalled.block);
-        stripes.extend(recalled.written);
-    }
-    let map = Written::new(&layout, set, &blocks);
-    let whole = map.all(members.slots());
-    let is_as_read = |read: &[Option<Buffer>]| {
-        let blocks = read.iter().zip(whole.data[0].chunks(MAP_BLOCK as usize));
-        blocks.into_iter().all(|(read, whole)| read.as_ref().is_some_and(|it| it[..] == *whole))
-    };
-    let less = read.iter().filter(|(_, read)| !is_as_read(read)).map(|(slot, _)| *slot);
-    let less: Slots = less.collect();
-    if less.iter().next().is_some() {
-        members.bring_home(data_start, &[Change { slots: less, ..whole }]).await;
-        has_room(members)?;
-        members.flush().await;
-        members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
-    }
-    Ok((map, stripes))
-}
-
-/// Reads blocks of a member one by one if need be; `None` for an unreadable one.
-async fn read_blocks(members: &Members, slot: usize, at: u64, length: u64) -> Vec<Option<Buffer>> {
-    if let Some(all) = members.read(slot, at, room(length)).await {
-        return all.chunks(MAP_BLOCK as usize).map(|block| Some(Buffer::copied(block))).collect();
-    }
-    let mut all = Vec::new();
-    for block in (at..at + length).step_by(MAP_BLOCK as usize) {
-        all.push(members.read(slot, block, room(MAP_BLOCK)).await);
-    }
-    all
-}
-
-/// Reads a block from all members that can read it.
-async fn read_of_all(members: &Members, at: u64) -> Vec<Buffer> {
-    let slots = members.slots();
-    let read = slots.iter().map(|slot| members.read(slot, at, room(MAP_BLOCK)));
-    join_all(read).await.into_iter().flatten().collect()
-}
-
-fn room(length: u64) -> Buffer {
-    Buffer::unfilled(length as usize)
 }

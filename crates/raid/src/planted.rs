@@ -149,6 +149,18 @@ planted::bugs! {
     UnsummedRecords,
     /// The first write of a stripe leaves the rest of the stripe as it was.
     UnzeroedStripes,
+    /// A log device keeps its earlier contents when it begins to get records.
+    OldLogDevices,
+    /// A log device gets records, and the labels do not say so.
+    UnsaidLogDevices,
+    /// The labels say that no record on the log device is needed before its changes are in place.
+    HastyLeaves,
+    /// A log device is read though the labels say that nothing on it is needed.
+    BelievedLogDevices,
+    /// Records of the members count before those of the log device, whatever their numbers.
+    MembersFirst,
+    /// Checksums are made anew though data and parity do not agree.
+    RenewedUnasked,
     /// A write that a member has missed is acknowledged before the labels say that the member is
     /// out.
     UntoldLosses,

@@ -7,20 +7,25 @@
 //! turn, or on a mirror to all. Then the groups are written in place, plainly. A flush of all
 //! members makes them durable there, and the next record says that they are no longer needed.
 //!
-//! The log is a ring with the same offsets on each member. A record's range of the ring is reserved
-//! for it on all members, whichever of them have it.
+//! The log is a [`Ring`] with the same offsets on each member. A record's range of the ring is
+//! reserved for it on all members, whichever of them have it.
+//!
+//! A set may have a *log device* ([`crate::apart`]), with a ring of its own. Then it alone gets the
+//! records, each once, until a write to it fails, or a person takes it away. The same record then
+//! goes to the members, and all later ones do.
 //!
 //! Invariants:
-//! 1. There is one round at a time: a record is durable on its members before the next is written.
+//! 1. There is one round at a time: a record is durable before the next is written.
 //! 2. A record is overwritten only when one that is durable says that it is not needed.
 //! 3. A record is needed until all members have been flushed since its last group was written in
 //!    place, and the labels say durably who these members are.
 //! 4. No round begins while the members are not settled: its groups were then planned for the
 //!    present members, or for more.
-//! 5. Behind each record there is room for an empty one, which says what is needed.
+//! 5. While the log device has a needed record, the labels say durably that it may.
+//! 6. While it gets the records, there is room for any of them on the members.
 //!
-//! Not asserted: 3 and 4, which are about the order of waits: torture's campaign `contract` cuts
-//! there.
+//! Not asserted: 2, which [`Ring`] asserts; 3, 4 and 6, which are about the order of waits:
+//! torture's campaign `contract` cuts there, and `tests/it/log_device.rs`.
 //!
 //! **Commit point**: a group has happened when its record is durable on its members.
 
@@ -32,7 +37,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::Durability::{Plain, Through};
-use block::{IoError, Verb};
+use block::{BlockDevice, IoError, Verb, length_of};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::channel::oneshot;
@@ -40,12 +45,14 @@ use futures::future::{join_all, select};
 use runtime::Runtime;
 use runtime::sync::Signal;
 
+use crate::apart::{Apart, LogDevice};
 use crate::label::{DATA_START, Id, Label, MAP_BLOCK};
 use crate::layout::Level;
 use crate::members::Members;
 use crate::missed::Missed;
 use crate::planted::{Bug, is_planted};
 use crate::record::{BLOCK, Change, Place, Slots, encode, size_of_record};
+use crate::ring::{Ring, most_of_record};
 use crate::sums::Sums;
 use crate::written::{Moves, Written};
 
@@ -62,8 +69,6 @@ pub(crate) type Group = Vec<Change>;
 /// A durable record that is, or may be, still needed.
 struct Live {
     sequence: u64,
-    /// Range in the ring, in bytes.
-    start: u64,
     length: u64,
     /// Groups that are not in place yet.
     outstanding: usize,
@@ -84,6 +89,10 @@ enum Job {
     /// Writes changed checksums in place, if there is room for them; for fresh stripes with one
     /// flush.
     SettleSums { are_fresh: bool },
+    /// From now on this log device gets the records.
+    Begin(Rc<Apart>),
+    /// From now on the members get them, and none on the log device is needed.
+    Leave,
 }
 
 /// How much of the ring was freed.
@@ -100,11 +109,6 @@ struct Waiting {
     /// It goes ahead of other requests.
     is_first: bool,
     answer: oneshot::Sender<Result<u64, IoError>>,
-}
-
-/// The most bytes of a record in a ring of this size.
-pub(crate) fn most_of_record(size: u64) -> u64 {
-    size / 2
 }
 
 /// Those of a set's members that have a record.
@@ -136,17 +140,20 @@ pub(crate) struct PreLog {
     set: Id,
     level: Level,
     unit: u64,
-    /// Byte offset of the data area on each member, and bytes of the ring before it.
+    /// Byte offset of the data area on each member.
     data_start: u64,
-    size: u64,
+    /// The ring on each member.
+    own: Rc<Ring>,
+    /// The log device, until nothing on it is needed.
+    apart: RefCell<Option<Rc<Apart>>>,
+    /// The device to close with the set.
+    pub(crate) given: RefCell<Option<Rc<dyn BlockDevice>>>,
     waiting: RefCell<VecDeque<Waiting>>,
     is_busy: Cell<bool>,
     is_writing: Cell<bool>,
     live: RefCell<VecDeque<Live>>,
     /// Number of the next record, and the checksum of the one before it.
     next: Cell<(u64, u32)>,
-    /// Byte offset in the ring where it goes.
-    end: Cell<u64>,
     /// Records before this one are not needed, as far as memory knows.
     home: Cell<u64>,
     /// Notified when a group is in place.
@@ -183,13 +190,14 @@ impl PreLog {
             level: layout.level,
             unit: layout.unit,
             data_start,
-            size: data_start - LOG_START,
+            own: Rc::new(Ring::new(data_start - LOG_START, end)),
+            apart: RefCell::default(),
+            given: RefCell::default(),
             waiting: RefCell::default(),
             is_busy: Cell::new(false),
             is_writing: Cell::new(false),
             live: RefCell::default(),
             next: Cell::new(next),
-            end: Cell::new(end),
             home: Cell::new(next.0),
             moved: Signal::new(),
             fresh: Cell::new(0),
@@ -199,9 +207,24 @@ impl PreLog {
         }
     }
 
+    /// The ring that gets the next record.
+    fn ring(&self) -> Rc<Ring> {
+        self.apart().map_or(self.own.clone(), |apart| apart.ring.clone())
+    }
+
+    /// The log device that gets the next record.
+    fn apart(&self) -> Option<Rc<Apart>> {
+        self.apart.borrow().clone().filter(|apart| !apart.is_left.get())
+    }
+
+    /// Bytes of the smallest ring that a record may go to.
+    fn smallest(&self) -> u64 {
+        self.ring().size.min(self.own.size)
+    }
+
     /// The most bytes of several groups in one record: the needed parts of four fit beside it.
     fn largest(&self) -> u64 {
-        self.size / 4
+        self.smallest() / 4
     }
 
     /// Makes a group durable in the log, together with its stripe's bit if this is the stripe's
@@ -277,11 +300,91 @@ impl PreLog {
     }
 
     /// Empties the log when no more writes come, if possible: then the next start has nothing to
-    /// replay.
+    /// replay, and needs no log device.
     pub(crate) async fn rest(&self) {
         if !self.members.have_stopped() {
-            let _ = self.make_room().await; // groups that are not in place stay in the log
+            self.distrust_apart();
+            while self.is_busy.get() {
+                self.runtime.clock.sleep(AGAIN).await; // the log device may be on its way out
+            }
+            // Groups that are not in place stay in the log.
+            if let Ok(Room::OfAll) = self.make_room().await {
+                let _ = self.end_apart().await; // the labels still name it then
+            }
         }
+        let given = self.given.take();
+        join_all(given.iter().map(|device| device.close())).await;
+    }
+
+    /// Has this device get the records from now on.
+    ///
+    /// # Errors
+    /// The device cannot be emptied, or the set has stopped.
+    pub(crate) async fn begin_apart(
+        self: &Rc<Self>,
+        device: Rc<dyn BlockDevice>,
+    ) -> Result<(), IoError> {
+        self.given.replace(Some(device.clone()));
+        self.wait(Job::Begin(Rc::new(Apart::new(device))), false).await.map(|_| ())
+    }
+
+    /// Has the members get the records from now on, and brings in place what the log device has.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn leave_apart(self: &Rc<Self>) -> Result<(), IoError> {
+        self.distrust_apart();
+        self.wait(Job::Leave, false).await.map(|_| ())
+    }
+
+    /// Nothing that is appended from now on rests on the log device.
+    pub(crate) fn distrust_apart(&self) {
+        self.apart.borrow().iter().for_each(|apart| apart.is_left.set(true));
+    }
+
+    /// The log device, if there is one.
+    pub(crate) fn log_device(&self) -> Option<LogDevice> {
+        self.apart.borrow().as_ref().map(|apart| apart.state())
+    }
+
+    /// The log device gets no more records: what it has is brought in place soon.
+    fn give_up(&self, apart: &Apart) {
+        apart.is_left.set(true);
+        let (answer, _) = oneshot::channel(); // nobody waits
+        self.queue(Waiting { job: Job::Leave, is_first: false, answer });
+    }
+
+    /// Does what has to wait until no record is needed.
+    async fn when_empty(&self, job: &Job) -> Result<(), IoError> {
+        match job {
+            // A member that has come in has the latest record of the members, or another one does.
+            Job::Forget if self.apart().is_some() => self.forget_on_members().await,
+            Job::Begin(apart) if self.apart().is_none() => {
+                self.forget_on_members().await?;
+                apart.wipe().await?;
+                self.members.may_need_apart(!is_planted(Bug::UnsaidLogDevices));
+                self.members.settled(Verb::Write).await?; // invariant 5
+                self.apart.replace(Some(apart.clone()));
+                Ok(())
+            }
+            Job::Leave if self.apart().is_none() => self.end_apart().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a job does not wait until all records are free.
+    fn gives_up(&self, job: &Job) -> bool {
+        matches!(job, Job::Begin(_)) || matches!(job, Job::Leave) && self.members.are_closed()
+    }
+
+    /// Has the labels say that no record on the log device is needed. The members have a later one
+    /// that says so.
+    async fn end_apart(&self) -> Result<(), IoError> {
+        let apart = self.apart.take();
+        let is_needed = apart.is_some_and(|apart| apart.ring.is_needed());
+        assert!(!is_needed || is_planted(Bug::HastyLeaves), "invariant 5");
+        self.members.may_need_apart(false);
+        self.members.settled(Verb::Write).await
     }
 
     /// The number of the next record.
@@ -358,7 +461,7 @@ impl PreLog {
                 break;
             }
             assert!(
-                size <= most_of_record(self.size),
+                size <= most_of_record(self.smallest()),
                 "a group of {size} bytes is too large for this log"
             );
             (changes, bytes) = (changes + more_changes, bytes + more);
@@ -396,19 +499,23 @@ impl PreLog {
 
     /// Does a request that is not a group, while no round is under way.
     async fn between(&self, waiting: Waiting) {
-        let done = match waiting.job {
-            Job::CopyMap(slot) => {
+        let done = match &waiting.job {
+            &Job::CopyMap(slot) => {
                 let map = self.map.all(Slots::one(slot));
                 self.members.fill(slot, self.data_start + map.offset, map.data).await;
                 self.missed.copy_to(slot).await;
                 Ok(())
             }
-            Job::CopyTables(slot, group) => {
+            &Job::CopyTables(slot, group) => {
                 self.sums.copy_group(slot, group).await.map_err(IoError::from)
             }
-            Job::SettleSums { are_fresh } => self.bring_sums_home(are_fresh).await.map(|_| ()),
-            Job::Forget | Job::Group(..) => match self.make_room().await {
-                Ok(Room::OfAll) => Ok(()),
+            Job::SettleSums { are_fresh } => self.bring_sums_home(*are_fresh).await.map(|_| ()),
+            Job::Leave if is_planted(Bug::HastyLeaves) => self.end_apart().await,
+            job => match self.make_room().await {
+                Ok(Room::OfAll) => self.when_empty(job).await,
+                Ok(Room::OfWhatIsHome) if self.gives_up(job) => {
+                    Err(IoError::new(Verb::Write, 0, 0, ErrorKind::StorageFull))
+                }
                 // Others go on meanwhile.
                 Ok(Room::OfWhatIsHome) => {
                     self.waiting.borrow_mut().push_back(waiting);
@@ -424,7 +531,7 @@ impl PreLog {
         let has_room = || {
             let is_kept = self.members.are_full() && !are_carried(groups);
             let kept = if is_kept { self.room_for_carried() } else { 0 };
-            self.place_for(size + kept).is_some()
+            self.ring().place_for(size + kept).is_some()
         };
         while !has_room() {
             let room = self.make_room().await?;
@@ -449,7 +556,7 @@ impl PreLog {
         if !is_planted(Bug::UnloggedMaps) {
             changes.extend(of_map.iter().cloned());
         }
-        let record = self.write_record(&changes, groups.len()).await?;
+        let record = self.write_record(&changes, groups.len(), true).await?;
         self.missed.touch_all(&changes, record);
         if !are_carried(groups) {
             self.fresh.set(self.fresh.get() + size);
@@ -474,26 +581,6 @@ impl PreLog {
         let live = self.live.borrow();
         let outstanding = live.iter().filter(|live| live.outstanding > 0);
         outstanding.map(|live| live.length).sum::<u64>() + BLOCK
-    }
-
-    /// Offset of a free range of this size, with room for an empty record behind it.
-    fn place_for(&self, size: u64) -> Option<u64> {
-        [self.end.get(), 0].into_iter().find(|&start| {
-            let rest = self.rest_behind(start + size);
-            let is_beside = rest >= start + size || rest + BLOCK <= start;
-            self.is_free(start, size) && self.is_free(rest, BLOCK) && is_beside
-        })
-    }
-
-    /// Whether no record needs this range of the ring.
-    fn is_free(&self, start: u64, size: u64) -> bool {
-        let beside = |live: &Live| start + size <= live.start || live.start + live.length <= start;
-        start + size <= self.size && self.live.borrow().iter().all(beside)
-    }
-
-    /// Offset of the room for an empty record behind one that ends here (invariant 5).
-    fn rest_behind(&self, end: u64) -> u64 {
-        if end + BLOCK <= self.size { end } else { 0 }
     }
 
     /// Whether some group is not in place.
@@ -534,7 +621,8 @@ impl PreLog {
         }
         let lets_go =
             self.live.borrow().front().is_some_and(|live| live.sequence < self.needed_from());
-        if room == Room::OfAll || lets_go && self.may_forget() {
+        let may_forget = || self.ring().may_forget(self.needed_from());
+        if room == Room::OfAll || lets_go && may_forget() {
             self.forget_all().await?;
         }
         Ok(room)
@@ -564,25 +652,11 @@ impl PreLog {
         Ok(had_room)
     }
 
-    /// Whether there is room for another empty record behind one that is written now (invariant 5),
-    /// counting the records that this one frees.
-    fn may_forget(&self) -> bool {
-        let last = || self.rest_behind(self.end.get());
-        let start = self.place_for(BLOCK).unwrap_or_else(last);
-        let next = self.rest_behind(start + BLOCK);
-        let live = self.live.borrow();
-        let needed_from = self.needed_from();
-        let mut needed = live.iter().filter(|live| live.sequence >= needed_from);
-        let is_beside =
-            |live: &Live| next + BLOCK <= live.start || live.start + live.length <= next;
-        next != start && needed.all(is_beside)
-    }
-
     /// Whether more than a quarter of the ring was filled with new groups since a record.
     fn is_behind(&self, sequence: u64) -> bool {
         let live = self.live.borrow();
         let record = live.iter().find(|live| live.sequence == sequence);
-        record.is_some_and(|record| self.fresh.get() - record.before > self.size / 4)
+        record.is_some_and(|record| self.fresh.get() - record.before > self.largest())
     }
 
     /// Completes when members are full, and enough was logged since a record that a later one
@@ -606,7 +680,22 @@ impl PreLog {
         if self.members.gave_up() {
             return Err(IoError::closed(Verb::Write));
         }
-        self.write_record(&[], 0).await.map(|_| ())
+        self.write_record(&[], 0, true).await.map(|_| ())
+    }
+
+    /// Writes an empty record to the members, which says that nothing is needed, and makes room
+    /// there for any record (invariant 6).
+    async fn forget_on_members(&self) -> Result<(), IoError> {
+        loop {
+            self.flush().await?;
+            if self.members.gave_up() {
+                return Err(IoError::closed(Verb::Write));
+            }
+            self.write_record(&[], 0, false).await?;
+            if self.own.place_for(most_of_record(self.own.size)).is_some() {
+                return Ok(());
+            }
+        }
     }
 
     /// Flushes all members: changes that were in place before are durable there.
@@ -633,51 +722,68 @@ impl PreLog {
         keepers(self.level, members, sequence)
     }
 
-    /// Writes a record, durably.
-    async fn write_record(&self, changes: &[Change], groups: usize) -> Result<u64, IoError> {
+    /// Writes a record, durably: to the members alone unless it `may_be_apart`.
+    async fn write_record(
+        &self,
+        changes: &[Change],
+        groups: usize,
+        may_be_apart: bool,
+    ) -> Result<u64, IoError> {
         let data: u64 = changes.iter().map(Change::held).sum();
         let size = size_of_record(changes.len(), data);
         let (sequence, previous) = self.next.get();
-        let start = match self.place_for(size) {
-            Some(start) => start,
-            // Invariant 5: the remaining room is for this record.
-            None if changes.is_empty() => self.rest_behind(self.end.get()),
-            None => unreachable!("room was made"),
-        };
-        assert!(self.is_free(start, size), "invariant 2");
         let tail = self.needed_from().min(sequence);
         let mask = self.runtime.random.next_u64();
         let (data, checksum) =
             encode(&Place { set: self.set, sequence, tail, previous, mask }, changes);
         assert!(!self.is_writing.replace(true), "invariant 1");
-        let kept = self.keep(sequence, start, &data).await;
+        let kept = self.keep(sequence, &data, may_be_apart).await;
         self.is_writing.set(false);
-        kept?;
+        let (ring, start) = kept?;
         self.next.set((sequence + 1, checksum));
-        self.end.set(start + size);
         self.written.set(self.written.get() + 1);
-        let mut live = self.live.borrow_mut();
         let before = self.fresh.get();
-        live.push_back(Live { sequence, start, length: size, outstanding: groups, before });
+        let mut live = self.live.borrow_mut();
+        live.push_back(Live { sequence, length: size, outstanding: groups, before });
         live.retain(|live| live.sequence >= tail);
-        drop(live);
-        assert!(self.is_free(self.rest_behind(self.end.get()), BLOCK), "invariant 5");
+        ring.keep(sequence, start, size);
+        let apart = self.apart.borrow().clone();
+        let rings = apart.iter().map(|apart| &apart.ring).chain([&self.own]);
+        rings.for_each(|ring| ring.forget_before(tail));
         Ok(sequence)
     }
 
-    /// Makes a record durable on its members.
-    async fn keep(&self, sequence: u64, start: u64, data: &[Bytes]) -> Result<(), IoError> {
+    /// Makes a record durable. Returns its ring, and its offset there.
+    async fn keep(
+        &self,
+        sequence: u64,
+        data: &[Bytes],
+        may_be_apart: bool,
+    ) -> Result<(Rc<Ring>, u64), IoError> {
+        let size = length_of(data);
+        let how = if is_planted(Bug::HastyRecords) { Plain } else { Through };
+        if let Some(apart) = self.apart().filter(|_| may_be_apart) {
+            self.members.settled(Verb::Write).await?; // invariant 4
+            let start = apart.ring.place(size);
+            let written = apart.device.write(start, data.to_vec(), how).await;
+            // If it is not to be trusted by now, the members get the record as well.
+            if written.is_ok() && !apart.is_left.get() {
+                apart.records.set(apart.records.get() + 1);
+                return Ok((apart.ring.clone(), start));
+            }
+            self.give_up(&apart); // it may have the record, so no other one may have its number
+        }
+        let start = self.own.place(size);
         loop {
             self.members.settled(Verb::Write).await?; // invariant 4
             let keepers = self.keepers(sequence);
-            let how = if is_planted(Bug::HastyRecords) { Plain } else { Through };
             let write = |slot| self.members.write(slot, LOG_START + start, data.to_vec(), how);
             join_all(keepers.iter().map(write)).await;
             if self.members.gave_up() {
                 return Err(IoError::closed(Verb::Write)); // one of them has no room for it
             }
             if self.members.all().0 & keepers.0 == keepers.0 {
-                return Ok(());
+                return Ok((self.own.clone(), start));
             } // else one of them is out by now, and others get the record
         }
     }

@@ -29,6 +29,8 @@ pub struct Scrubbed {
     /// Blocks of 4 KiB, or their checksums, that were wrong or unreadable on a member and were
     /// repaired.
     pub mended: u64,
+    /// Members' blocks whose checksums were made anew: see [`crate::Set::renew_sums`].
+    pub renewed: u64,
     /// Members' blocks that had no known checksum.
     pub unknown: u64,
     /// Lost ranges of the set, as byte offset and length: whole blocks of 4 KiB, in order.
@@ -94,6 +96,9 @@ impl Array {
                     self.scrub_table(number).await;
                 }
                 next_table = tables.end;
+                if self.renews_sums.get() {
+                    scrubbed.renewed += self.renew_stripe(stripe).await;
+                }
                 self.scrub_stripe(stripe, &mut scrubbed).await;
                 drop(alone);
                 looked_at += self.layout.unit;

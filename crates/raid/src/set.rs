@@ -15,6 +15,7 @@ use futures::future::{Either, join, join_all, select};
 use runtime::Spawn;
 use runtime::sync::Signal;
 
+use crate::apart::{LogDevice, least_log_device, ring_of};
 use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::interrupts::Work;
@@ -187,6 +188,45 @@ impl Set {
         self.unless_full_for_long(Verb::Write, recorded).await
     }
 
+    /// Has a log device get the records from now on, each once, instead of the members. It loses
+    /// its earlier contents. The labels say first that the set needs it.
+    ///
+    /// # Errors
+    /// The device is too small ([`least_log_device`]), or fails; the set has no log, or has
+    /// stopped. Then the members get the records, as before.
+    pub async fn log_to(&self, device: Rc<dyn BlockDevice>) -> Result<(), IoError> {
+        let size = ring_of(&*device);
+        if least_log_device(&self.layout()).is_none_or(|least| size < least) {
+            return Err(IoError::new(Verb::Write, 0, size, ErrorKind::InvalidInput));
+        }
+        let begun = self.run(Verb::Write, async move |set| set.array.log.begin_apart(device).await);
+        self.unless_full_for_long(Verb::Write, begun).await
+    }
+
+    /// Has the members get the records from now on. When it is done, the log device has none that
+    /// is needed, and the labels say so.
+    ///
+    /// # Errors
+    /// The set has stopped, or hosts are full; then the labels still say that the set needs it.
+    pub async fn log_to_members(&self) -> Result<(), IoError> {
+        let left = self.run(Verb::Write, async move |set| {
+            let has_log = set.array.layout.level != Level::Striped;
+            if has_log { set.array.log.leave_apart().await } else { Ok(()) }
+        });
+        self.unless_full_for_long(Verb::Write, left).await
+    }
+
+    /// From now on no answer rests on the log device alone: the members get the records. Its own
+    /// are brought in place by [`Set::log_to_members`].
+    pub fn distrust_log_device(&self) {
+        self.0.array.log.distrust_apart();
+    }
+
+    /// State of the log device, if there is one.
+    pub fn log_device(&self) -> Option<LogDevice> {
+        self.0.array.log.log_device()
+    }
+
     /// Takes a member out, durably. It keeps its slot, and comes back only by [`Set::rebuild`]: no
     /// start has it catch up on its own.
     ///
@@ -298,6 +338,22 @@ impl Set {
             Ok(scrubbed)
         });
         scrubbed.await.unwrap_or(Err(ScrubError::Stopped))
+    }
+
+    /// Verifies everything as [`Set::scrub`] does, after a person gave up what only the log device
+    /// had: without its records, checksums are older than data. Where data and parity agree, or all
+    /// copies of a mirror, the checksums are made anew. When it is done, the labels call for the
+    /// device no more.
+    ///
+    /// # Errors
+    /// [`ScrubError`]. Then they still do.
+    pub async fn renew_sums(
+        &self,
+        progress: impl FnMut(u64, u64, &Scrubbed) + 'static,
+    ) -> Result<Scrubbed, ScrubError> {
+        let renewed =
+            self.run(Verb::Read, async move |set| Ok(set.array.renew_sums(progress).await));
+        renewed.await.unwrap_or(Err(ScrubError::Stopped))
     }
 
     /// Runs work as a task of the set, and passes on its answer.

@@ -9,12 +9,41 @@ use std::thread;
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::LocalBoxFuture;
-use nvram::health::{Health, HealthSource, MAX_BYTES, Monitor};
+use nvram::Nvram;
+use nvram::health::{Health, HealthSource, INTERVAL, MAX_BYTES, Monitor};
 use runtime::Runtime;
+
+use super::lower::Lower;
 
 /// A monitor of this file.
 pub(super) fn monitor_of(path: &Path, runtime: &Runtime) -> Monitor {
     Monitor::new(Rc::new(HealthFile(path.to_owned())), runtime.clone())
+}
+
+/// Starts a task that reports each reading to an NVRAM, until that is dropped. The set has its log
+/// device no more before anything else rests on a bad one.
+pub(super) fn watch(
+    mut monitor: Monitor,
+    nvram: &Rc<Nvram>,
+    lower: Option<&Rc<Lower>>,
+    runtime: &Runtime,
+) {
+    let (nvram, lower, clock) = (Rc::downgrade(nvram), lower.cloned(), runtime.clock.clone());
+    let work = async move {
+        loop {
+            clock.sleep(INTERVAL).await;
+            let health = monitor.next().await;
+            let Some(nvram) = nvram.upgrade() else { return };
+            if let Some(lower) = lower.as_ref().filter(|_| health != Health::Good) {
+                lower.distrust();
+            }
+            nvram.heed(health);
+            if let Some(lower) = &lower {
+                let _ = lower.follow(&nvram).await; // a set that has stopped says so itself
+            }
+        }
+    };
+    runtime.tasks.spawn(work.boxed_local());
 }
 
 /// Reads the file on a thread of its own for each reading: a driver may hang. The process ends

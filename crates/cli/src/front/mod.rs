@@ -7,8 +7,12 @@
 //!
 //! A set that needs nothing of a missing NVRAM is opened without it, and its labels say so: what
 //! the NVRAM holds is void from then on.
+//!
+//! A part of its file may be the log device of the set (`lower`). The set reads that when it is
+//! opened, and uses it only once the NVRAM has begun a new start.
 
 mod health;
+mod lower;
 mod orders;
 mod status;
 mod twins;
@@ -17,10 +21,10 @@ use std::cell::{Cell, OnceCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use block::BlockDevice;
 use block::file::{Access, DiskFile, OpenError, is_in_memory};
 use block::mapped::MappedDevice;
 use block::scratch::ScratchDevice;
+use block::{BlockDevice, IoError};
 use duramen_settings::NvramSettings;
 use futures::FutureExt;
 use nvram::health::Health;
@@ -34,7 +38,8 @@ use crate::failure::{Failure, shown_nvrams};
 use crate::size::show_size;
 use crate::volume::Volume;
 use crate::words;
-use health::monitor_of;
+use health::{monitor_of, watch as watch_health};
+use lower::{Lower, parts};
 pub(crate) use orders::{act, go_up, watch};
 use status::Kind;
 pub(crate) use status::Status;
@@ -55,6 +60,8 @@ pub(crate) struct Front {
     device: OnceCell<Device>,
     runtime: Runtime,
     presence: Presence,
+    /// The log device in it.
+    lower: Option<Rc<Lower>>,
     /// Whether it is being destaged.
     is_busy: Cell<bool>,
 }
@@ -79,6 +86,8 @@ pub(crate) struct Candidate {
     twins: Option<Twins>,
     /// Its device, or those of two, or the reason why the set may be opened without it.
     memory: Result<Memories, String>,
+    /// The log device of the set.
+    lower: Option<Rc<dyn BlockDevice>>,
 }
 
 /// The devices of an NVRAM.
@@ -87,24 +96,41 @@ enum Memories {
     Two(nvram::Memories),
 }
 
-/// The pairing on the labels of a set.
-fn pairing_of(nvram: &label::Nvram) -> Pairing {
-    let label::Nvram { id, generation, is_dirty, out } = *nvram;
-    Pairing { id, generation, is_dirty, out }
+/// The pairing on the labels of a set. The set may also need what the log device has.
+fn pairing_of(label: &Label) -> Option<Pairing> {
+    let label::Nvram { id, generation, is_dirty, out, .. } = label.nvram?;
+    Some(Pairing { id, generation, is_dirty: is_dirty || label.has_log_apart, out })
 }
 
-/// What the labels of a set have of a pairing.
-pub(crate) fn label_of(pairing: &Pairing) -> label::Nvram {
+/// What the labels of a set have of a pairing, and of a log device.
+pub(crate) fn label_of(pairing: &Pairing, log_start: Option<u64>) -> label::Nvram {
     let Pairing { id, generation, is_dirty, out } = *pairing;
-    label::Nvram { id, generation, is_dirty, out }
+    label::Nvram { id, generation, is_dirty, out, log_start }
+}
+
+/// How a pairing is recorded on the labels of a set. A set that needs nothing of its NVRAM needs
+/// nothing of the log device in it either.
+fn record_with(set: &Rc<Set>, lower: Option<Rc<Lower>>) -> Record {
+    let record = record_on(set);
+    Rc::new(move |pairing| {
+        let (record, lower) = (record.clone(), lower.clone());
+        async move {
+            if let Some(lower) = lower {
+                lower.may_be_used(pairing.is_dirty).await?;
+            }
+            record(pairing).await
+        }
+        .boxed_local()
+    })
 }
 
 /// How a pairing is recorded on the labels of a set.
 fn record_on(set: &Rc<Set>) -> Record {
     let set = set.clone();
+    let log_start = set.label().nvram.and_then(|nvram| nvram.log_start);
     Rc::new(move |pairing| {
-        let set = set.clone();
-        async move { set.stand_behind(Some(label_of(&pairing))).await }.boxed_local()
+        let (set, known) = (set.clone(), label_of(&pairing, log_start));
+        async move { set.stand_behind(Some(known)).await }.boxed_local()
     })
 }
 
@@ -136,7 +162,8 @@ impl Candidate {
         device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
     ) -> Result<Option<Self>, Failure> {
         let settings = volume.settings.nvram.as_ref();
-        let Some(known) = label.and_then(|label| label.nvram) else {
+        let known = label.and_then(|label| Some((label, pairing_of(label)?)));
+        let Some((label, pairing)) = known else {
             return match settings {
                 Some(_) if label.is_some() => Err(Failure::Settings {
                     path: volume.path.clone(),
@@ -148,7 +175,6 @@ impl Candidate {
                 _ => Ok(None),
             };
         };
-        let pairing = pairing_of(&known);
         let mut paths = settings.map(NvramSettings::paths).unwrap_or_default();
         paths.truncate(if pairing.out.is_some() { 2 } else { 1 });
         let health = settings.and_then(|nvram| nvram.health.clone());
@@ -156,7 +182,8 @@ impl Candidate {
             let alone = pairing.alone(accepts_loss(volume));
             alone.map_err(|missing| refusal(&volume.path, &paths, missing))?;
             let (paths, health) = (paths.clone(), health.clone());
-            Ok(Some(Self { paths, health, kind: Kind::File, twins: None, memory: Err(why) }))
+            let kind = Kind::File;
+            Ok(Some(Self { paths, health, kind, twins: None, memory: Err(why), lower: None }))
         };
         if volume.is_nvram_given_up {
             return without("what it alone had is given up".to_owned());
@@ -174,13 +201,13 @@ impl Candidate {
         }
         let is_persistent = found.iter().flatten().all(|(_, kind)| *kind == Kind::Pmem);
         let kind = if is_persistent { Kind::Pmem } else { Kind::File };
-        let (judged, twins, memory) = judge(found, &pairing).await;
-        match judged {
+        let Judged { meeting, twins, memory, lower } = judge(found, label, &pairing).await;
+        match meeting {
             // A reader has no use for an empty one.
             Ok(Meeting::Void) if access != Access::ReadWrite => {
                 without("the volume was used without it since".to_owned())
             }
-            Ok(_) => Ok(Some(Self { paths, health, kind, twins, memory: Ok(memory) })),
+            Ok(_) => Ok(Some(Self { paths, health, kind, twins, memory: Ok(memory), lower })),
             Err(error)
                 if !volume.is_loss_accepted && (pairing.is_dirty || is_of_later_start(&error)) =>
             {
@@ -188,6 +215,13 @@ impl Candidate {
             }
             Err(error) => without(error.to_string()),
         }
+    }
+
+    /// The log device of the set, to be read.
+    pub(crate) fn log_device(&self, access: Access) -> Option<Rc<dyn BlockDevice>> {
+        let lower = self.lower.clone()?;
+        let is_written = access == Access::ReadWrite;
+        Some(if is_written { lower } else { Rc::new(ScratchDevice::new(lower)) })
     }
 
     /// Opens it in front of the set, which has this label in force.
@@ -201,13 +235,17 @@ impl Candidate {
         access: Access,
         runtime: &Runtime,
     ) -> Result<Option<Front>, Failure> {
-        let Self { paths, health, kind, twins, memory } = self;
-        let Some(pairing) = set.label().nvram.map(|known| pairing_of(&known)) else {
+        let Self { paths, health, kind, twins, memory, lower } = self;
+        let Some(pairing) = pairing_of(&set.label()) else {
             return Ok(None); // the label that holds is older, and was never acknowledged under
         };
+        let lower = lower.map(|device| Rc::new(Lower::new(device, set)));
         let (is_written, absence) = (access == Access::ReadWrite, memory.as_ref().err().cloned());
         let opened = match memory {
-            Ok(memory) => open_memories(memory, set, pairing, is_written, runtime).await,
+            Ok(memory) => {
+                let record = is_written.then(|| record_with(set, lower.clone()));
+                open_memories(memory, set, pairing, record, runtime).await
+            }
             Err(_) => Err(Unpaired::Missing.into()),
         };
         let presence = match opened {
@@ -217,7 +255,11 @@ impl Candidate {
                     let mut monitor = monitor_of(source, runtime);
                     // Before anything is written.
                     nvram.heed(monitor.next().await);
-                    monitor.watch(&nvram);
+                    watch_health(monitor, &nvram, lower.as_ref(), runtime);
+                }
+                if let Some(lower) = lower.as_ref().filter(|_| is_written) {
+                    let failed = |source| Failure::Device { path: volume.path.clone(), source };
+                    lower.follow(&nvram).await.map_err(failed)?;
                 }
                 Presence::Here(nvram, recovered)
             }
@@ -250,6 +292,7 @@ impl Candidate {
             device: OnceCell::new(),
             runtime: runtime.clone(),
             presence,
+            lower,
             is_busy: Cell::new(false),
         }))
     }
@@ -276,44 +319,54 @@ fn look_for(
     }
 }
 
+/// An NVRAM that was judged.
+struct Judged {
+    meeting: Result<Meeting, nvram::OpenError>,
+    twins: Option<Twins>,
+    memory: Memories,
+    /// The log device of the set in it.
+    lower: Option<Rc<dyn BlockDevice>>,
+}
+
 /// Judges an NVRAM that was found, or two of which one was found.
-async fn judge(
-    found: Vec<Found>,
-    pairing: &Pairing,
-) -> (Result<Meeting, nvram::OpenError>, Option<Twins>, Memories) {
+async fn judge(found: Vec<Found>, label: &Label, pairing: &Pairing) -> Judged {
     if pairing.out.is_some() {
         let (twins, memories) = Twins::found(found);
         let judged = nvram::judge_two(&memories, pairing).await;
-        let judged = judged.map(|(assembly, _)| twins.judged(assembly));
-        return (judged, Some(twins), Memories::Two(memories));
+        let meeting = judged.map(|(assembly, _)| twins.judged(assembly));
+        let memory = Memories::Two(memories);
+        return Judged { meeting, twins: Some(twins), memory, lower: None };
     }
     let (memory, _) = found.into_iter().flatten().next().expect("one was found");
+    let (memory, lower) = parts(memory, label);
     let label = nvram::look(&memory).await;
-    let judged = label.and_then(|label| Ok(pairing.meet(&label)?));
-    (judged, None, Memories::One(memory))
+    let meeting = label.and_then(|label| Ok(pairing.meet(&label)?));
+    Judged { meeting, twins: None, memory: Memories::One(memory), lower }
 }
 
-/// Opens an NVRAM, or two, in front of a set. A reader's changes stay in memory.
+/// Opens an NVRAM, or two, in front of a set. Without a way to record the pairing, changes stay in
+/// memory.
 async fn open_memories(
     memory: Memories,
     set: &Rc<Set>,
     pairing: Pairing,
-    is_written: bool,
+    record: Option<Record>,
     runtime: &Runtime,
 ) -> Result<(Nvram, Recovered), nvram::OpenError> {
     let (below, runtime) = (set.clone(), runtime.clone());
     let in_memory = |memory| Rc::new(ScratchDevice::new(memory)) as Rc<dyn BlockDevice>;
-    match memory {
-        Memories::One(memory) if is_written => {
-            nvram::open_paired(below, memory, runtime, pairing, record_on(set)).await
+    match (memory, record) {
+        (Memories::One(memory), Some(record)) => {
+            nvram::open_paired(below, memory, runtime, pairing, record).await
         }
-        Memories::One(memory) => nvram::open(below, in_memory(memory), runtime, pairing.id).await,
-        Memories::Two(memories) if is_written => {
-            nvram::open_two(below, memories, runtime, pairing, Some(record_on(set))).await
+        (Memories::One(memory), None) => {
+            nvram::open(below, in_memory(memory), runtime, pairing.id).await
         }
-        Memories::Two(memories) => {
-            let memories = memories.map(|memory| memory.map(in_memory));
-            nvram::open_two(below, memories, runtime, pairing, None).await
+        (Memories::Two(memories), record) => {
+            let is_read = record.is_none();
+            let as_opened = |memory| if is_read { in_memory(memory) } else { memory };
+            let memories = memories.map(|memory| memory.map(as_opened));
+            nvram::open_two(below, memories, runtime, pairing, record).await
         }
     }
 }
@@ -340,6 +393,38 @@ impl Front {
         match &self.presence {
             Presence::Here(nvram, _) => Some(nvram),
             Presence::Absent { .. } => None,
+        }
+    }
+
+    /// Begins or ends the use of the log device in it, as it is in use itself.
+    ///
+    /// # Errors
+    /// The set has stopped.
+    pub(crate) async fn follow(&self) -> Result<(), IoError> {
+        match (self.nvram(), &self.lower) {
+            (Some(nvram), Some(lower)) => lower.follow(nvram).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings everything to the disks, and takes it out of use.
+    ///
+    /// # Errors
+    /// Why something is not there. Then it is in use as before, or not at all.
+    pub(crate) async fn go_down(&self) -> Result<(), IoError> {
+        let Some(nvram) = self.nvram() else { return Ok(()) };
+        nvram.settle(true).await?;
+        self.follow().await
+    }
+
+    /// Ends the use of the log device in it for good.
+    ///
+    /// # Errors
+    /// The set has stopped.
+    pub(crate) async fn leave_lower(&self) -> Result<(), IoError> {
+        match &self.lower {
+            Some(lower) => lower.may_be_used(false).await,
+            None => Ok(()),
         }
     }
 

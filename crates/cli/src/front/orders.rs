@@ -53,6 +53,7 @@ pub(crate) fn watch(front: &Rc<Front>, volume: &Path, runtime: &Runtime) {
         loop {
             clock.sleep(WATCH).await;
             let Some(front) = front.upgrade() else { return };
+            let _ = front.follow().await; // a set that has stopped says so itself
             let status = Status::of(&front);
             let (volume, shown) = (volume.display(), front.shown());
             if !status.is_like(&last) {
@@ -69,13 +70,19 @@ pub(crate) fn watch(front: &Rc<Front>, volume: &Path, runtime: &Runtime) {
 pub(crate) async fn go_up(front: &Front) -> Result<(), Refused> {
     let refused = |why: String| Refused::Conflict(why);
     let nvram = front.nvram().ok_or_else(|| refused(absence_of(front)))?;
+    let lower = front.lower.as_ref().filter(|lower| lower.has_failed());
+    lower.iter().for_each(|lower| lower.forgive());
     if let Some(error) = Status::of(front).error {
         return Err(refused(error));
     }
-    if !nvram.status().is_down {
+    if nvram.status().is_down {
+        nvram.up().await.map_err(|error| refused(error.to_string()))?;
+    } else if lower.is_none() {
         return Err(refused("its NVRAM is up already".to_owned()));
     }
-    nvram.up().await.map_err(|error| refused(error.to_string()))
+    front.follow().await.map_err(|error| refused(error.to_string()))?;
+    // It may have failed again.
+    Status::of(front).error.map_or(Ok(()), |error| Err(refused(error)))
 }
 
 /// Why an order is refused for a volume that is open without its NVRAM.
@@ -124,7 +131,7 @@ async fn destage(front: &Front, job: &Job, runtime: &Runtime) -> End {
         nvram.hurry(true);
         runtime.clock.sleep(LOOK).await;
     }
-    let settled = nvram.settle(true).await;
+    let settled = front.go_down().await;
     nvram.hurry(false);
     match settled {
         Ok(()) => {

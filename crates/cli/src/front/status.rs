@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use nvram::health::Health;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::Front;
+use super::lower::LowerStatus;
 use super::twins::{CopyState, CopyStatus};
 use crate::size::show_size;
 
@@ -33,8 +33,8 @@ pub(crate) struct Status {
     allocations: u64,
     passes: u64,
     write_backs: u64,
-    /// The log of a set's records, which no NVRAM holds yet.
-    lower: Option<Value>,
+    /// The log device in it.
+    lower: Option<LowerStatus>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +89,10 @@ fn distrust(health: Option<&Health>, front: &Front) -> Option<String> {
     }
 }
 
+fn has_lower_failed(front: &Front) -> bool {
+    front.lower.as_ref().is_some_and(|lower| lower.has_failed())
+}
+
 impl Status {
     /// State of an open one.
     pub(crate) fn of(front: &Front) -> Self {
@@ -113,6 +117,10 @@ impl Status {
                 (State::Error, Some(why.to_owned()))
             }
             Some(_) if distrust.is_some() => (State::Error, distrust),
+            Some(status) if !status.is_down && has_lower_failed(front) => {
+                let why = "its log device cannot be written, and the disks get the set's log";
+                (State::Error, Some(why.to_owned()))
+            }
             Some(status) if !status.is_down => (State::Up, None),
             _ => (State::Down, front.absence().map(str::to_owned)),
         };
@@ -139,7 +147,7 @@ impl Status {
             allocations: counts.allocations,
             passes: counts.passes,
             write_backs: counts.write_backs,
-            lower: None,
+            lower: front.lower.as_ref().map(|lower| lower.status()),
         }
     }
 
@@ -204,6 +212,9 @@ impl Status {
         line("battery", self.battery.to_string());
         if self.pinned_bytes > 0 {
             line("pinned", format!("{} of the log", show_size(self.pinned_bytes)));
+        }
+        if let Some(LowerStatus { size_bytes, records }) = self.lower {
+            line("log device", format!("{}, {records} records", show_size(size_bytes)));
         }
         let counts = [
             (self.dirty_hits, "writes to dirty blocks"),

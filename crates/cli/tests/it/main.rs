@@ -17,6 +17,7 @@ mod mkfs;
 mod modes;
 mod nvram;
 mod nvram_health;
+mod nvram_lower;
 mod nvram_twins;
 mod partitions;
 mod repair;

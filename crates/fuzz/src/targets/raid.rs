@@ -90,6 +90,7 @@ fn generate_label(prng: &mut Prng) -> Vec<u8> {
         replacement,
         is_incoming: false,
         nvram: None,
+        has_log_apart: false,
     }
     .encode()
 }

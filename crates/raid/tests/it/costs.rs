@@ -87,6 +87,36 @@ fn a_small_overwrite_takes_six_calls_and_four_when_what_was_there_is_known() {
 }
 
 #[test]
+fn with_a_log_device_a_small_overwrite_takes_four_calls_and_two_when_what_was_there_is_known() {
+    let executor = Executor::new(1);
+    let (set, disks) = set(&executor, 4, Timing::default(), 8 << 20);
+    let log = Disk::new(&executor, Image::zeroed(8 << 20));
+    executor.block_on(set.log_to(log.clone())).expect("it is large enough");
+    warm(&executor, &set);
+    let write = |at: u64| {
+        executor
+            .block_on(set.write(at, vec![vec![1; 8192].into()], Durability::Through))
+            .expect("nothing fails");
+    };
+    let before = log.counters().writes;
+    assert_eq!(cost(&disks, || write(64 << 10)), [2, 2, 0], "two read, two home");
+    assert_eq!(cost(&disks, || write(64 << 10)), [0, 2, 0], "it is known");
+    assert_eq!(log.counters().writes - before, 2, "a record each");
+}
+
+#[test]
+fn a_log_device_that_is_too_small_is_none() {
+    let executor = Executor::new(1);
+    let (set, _) = set(&executor, 4, Timing::default(), 0);
+    let least = raid::least_log_device(&set.layout()).expect("it has a log");
+    assert_eq!(least, 8 * 4 * (64 << 10));
+    let small = Disk::new(&executor, Image::zeroed(least - 512));
+    assert!(executor.block_on(set.log_to(small)).is_err());
+    let log = Disk::new(&executor, Image::zeroed(least));
+    executor.block_on(set.log_to(log)).expect("it is large enough");
+}
+
+#[test]
 fn a_set_without_memory_reads_before_each_small_write() {
     let executor = Executor::new(1);
     let (set, disks) = set(&executor, 4, Timing::default(), 0);

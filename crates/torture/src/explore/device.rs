@@ -127,8 +127,20 @@ pub(crate) async fn open(
     members: Vec<Rc<dyn BlockDevice>>,
     runtime: &Runtime,
 ) -> Result<Set, String> {
+    open_logged(members, None, runtime).await
+}
+
+/// The same, with its log device.
+///
+/// # Errors
+/// Why it does not open.
+pub(crate) async fn open_logged(
+    members: Vec<Rc<dyn BlockDevice>>,
+    log_device: Option<Rc<dyn BlockDevice>>,
+    runtime: &Runtime,
+) -> Result<Set, String> {
     let there = members.into_iter().filter(|member| member.geometry().size > 0).collect();
-    let options = OpenOptions { is_meant: true, ..OpenOptions::default() };
+    let options = OpenOptions { is_meant: true, log_device, ..OpenOptions::default() };
     raid::open(there, runtime, options).await.map_err(|error| format!("the set: {error}"))
 }
 
@@ -173,9 +185,26 @@ pub(crate) async fn put_in_front(
 ) {
     let set = open(members, runtime).await.expect("it is new");
     let (generation, out) = make_memories(memories, set.geometry().size).await;
-    let paired = label::Nvram { id: NVRAM_ID, generation, is_dirty: false, out };
+    let known = Pairing { id: NVRAM_ID, generation, is_dirty: false, out };
+    let paired = label_of(&known);
     set.stand_behind(Some(paired)).await.expect("nothing has failed");
     // The devices stay open.
+}
+
+/// The pairing that a label has.
+///
+/// # Errors
+/// It names none.
+pub(crate) fn pairing_of(label: &label::Label) -> Result<Pairing, String> {
+    let label::Nvram { id, generation, is_dirty, out, .. } =
+        label.nvram.ok_or("no label names the NVRAM")?;
+    Ok(Pairing { id, generation, is_dirty: is_dirty || label.has_log_apart, out })
+}
+
+/// What a label has of a pairing.
+fn label_of(pairing: &Pairing) -> label::Nvram {
+    let Pairing { id, generation, is_dirty, out } = *pairing;
+    label::Nvram { id, generation, is_dirty, out, log_start: None }
 }
 
 /// What a set knows of its NVRAM, and how it records that.
@@ -183,16 +212,12 @@ pub(crate) async fn put_in_front(
 /// # Errors
 /// It stands behind none.
 pub(crate) fn paired(set: &Rc<Set>) -> Result<(Pairing, Record), String> {
-    let label::Nvram { id, generation, is_dirty, out } =
-        set.label().nvram.ok_or("no label names the NVRAM")?;
-    let set = set.clone();
+    let (known, set) = (pairing_of(&set.label())?, set.clone());
     let record: Record = Rc::new(move |pairing| {
-        let set = set.clone();
-        let Pairing { id, generation, is_dirty, out } = pairing;
-        let known = label::Nvram { id, generation, is_dirty, out };
+        let (set, known) = (set.clone(), label_of(&pairing));
         async move { set.stand_behind(Some(known)).await }.boxed_local()
     });
-    Ok((Pairing { id, generation, is_dirty, out }, record))
+    Ok((known, record))
 }
 
 /// Opens a set with its NVRAM; members of length 0 are lost.

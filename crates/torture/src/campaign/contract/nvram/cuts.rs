@@ -237,8 +237,9 @@ impl Cuts<'_> {
                 "without the NVRAM"
             }
         };
+        let uses_lower = case.device.level().is_some() && prng.chance(1, 2);
         let stage = Stage::new(case.device, prng.next_u64(), &platters);
-        let look = async { Ok::<_, String>(stage.open(way).await?.look().await) };
+        let look = async { Ok::<_, String>(stage.open(way, uses_lower).await?.look().await) };
         match stage.executor.block_on(look) {
             Err(refused) if needs_no_nvram => {
                 Err(format!("after a clean stop it is refused {word}: {refused}"))
@@ -283,10 +284,12 @@ impl Left<'_> {
         allowed: &Allowed,
         prng: &mut Prng,
     ) -> Result<Back, String> {
+        let uses_lower = self.cuts.case.device.level().is_some() && prng.chance(1, 2);
         let stage = Stage::new(self.cuts.case.device, prng.next_u64(), platters);
         stage.disks.iter().for_each(|disk| disk.start_trace());
         let returned = async {
-            let opened = stage.open(Way::Own).await.map_err(|it| format!("it is refused: {it}"))?;
+            let opened = stage.open(Way::Own, uses_lower).await;
+            let opened = opened.map_err(|it| format!("it is refused: {it}"))?;
             let shown = opened.look().await;
             opened.counts(&shown)?;
             opened.device.flush().await.map_err(|error| format!("the flush: {error}"))?;
@@ -305,6 +308,7 @@ impl Left<'_> {
     /// The memory cannot be read at first. The volume is refused, or returns an error in place of
     /// anything older; afterwards it has everything.
     fn unread(&self, prng: &mut Prng) -> Result<u64, String> {
+        let uses_lower = self.cuts.case.device.level().is_some() && prng.chance(1, 2);
         let stage = Stage::new(self.cuts.case.device, prng.next_u64(), &self.platters);
         let range = rot::unread(prng);
         let fault = Struck::on(block::Verb::Read, sim::Effect::Eio).within(range.clone());
@@ -320,7 +324,7 @@ impl Left<'_> {
             shown
         };
         let shown = stage.executor.block_on(async {
-            let opened = stage.open(Way::Own).await.ok()?;
+            let opened = stage.open(Way::Own, uses_lower).await.ok()?;
             Some(look(&opened).await)
         });
         let told = |wrong| format!("{wrong}, bytes {range:?} of the memory cannot be read");

@@ -105,11 +105,12 @@ impl Life {
         if prng.chance(1, 3) {
             callers.push(vec![Call::Stop]);
         }
+        let uses_lower = case.device.level().is_some() && prng.chance(1, 2);
         let calls: Vec<Call> = callers.iter().flatten().cloned().collect();
         stage.disks.iter().for_each(|disk| disk.start_trace());
         let inner = prng.fork();
         let life = async {
-            let opened = match stage.open(way).await {
+            let opened = match stage.open(way, uses_lower).await {
                 Ok(opened) => opened,
                 Err(refused) => return Err(refused),
             };
@@ -371,11 +372,17 @@ impl Run<'_> {
             }
             Call::Flush => device.flush().await,
             Call::Settle(is_down) => match nvram {
-                Some(nvram) => nvram.settle(*is_down).await,
+                Some(nvram) => {
+                    nvram.settle(*is_down).await?;
+                    self.opened.follow().await
+                }
                 None => Ok(()),
             },
             Call::Up => match nvram {
-                Some(nvram) => nvram.up().await,
+                Some(nvram) => {
+                    nvram.up().await?;
+                    self.opened.follow().await
+                }
                 None => Ok(()),
             },
             Call::Hurry(is_hurried) => {

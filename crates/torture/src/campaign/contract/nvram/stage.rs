@@ -2,14 +2,18 @@
 //!
 //! Below is one disk, or a set of them; the memory comes next. A set keeps its pairing on its
 //! labels. One disk has a third beside it, the *book*, for the pairing alone. If there are two
-//! memories, the second one comes last.
+//! memories, the second one comes last. Behind the only memory of a set is room for its log device,
+//! which a life uses or not.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability};
+use block::slice::split;
+use block::{BlockDevice, Buffer, Durability, IoError};
 use futures::FutureExt;
 use nvram::pairing::{Pairing, Record};
 use nvram::{Nvram, OpenError};
+use raid::Set;
 use sim::{Disk, Executor, Honesty, Image, Platter};
 
 use super::model::{self, SECTOR, Version};
@@ -19,6 +23,8 @@ use crate::explore::device::{self, Device, NVRAM_ID};
 const VOLUME: u64 = 768 << 10;
 /// Bytes of the memory: it has the fewest buffers.
 pub(super) const MEMORY: u64 = 330 << 10;
+/// Bytes of the log device behind the memory of a set: the fewest.
+const LOWER: u64 = 256 << 10;
 /// The number of another volume.
 const OTHER: nvram::Id = [9; 16];
 /// Bytes of one look.
@@ -51,6 +57,25 @@ pub(super) enum Way {
 pub(super) struct Opened {
     pub(super) device: Rc<dyn BlockDevice>,
     pub(super) nvram: Option<Rc<Nvram>>,
+    lower: Option<Lower>,
+}
+
+/// A set that has a log device, and whether it is to be used.
+struct Lower {
+    set: Rc<Set>,
+    device: Rc<dyn BlockDevice>,
+    is_wanted: bool,
+    /// Whether the labels say that the set may need its NVRAM.
+    may_be_used: Rc<Cell<bool>>,
+}
+
+/// The device below an NVRAM.
+struct Below {
+    device: Rc<dyn BlockDevice>,
+    pairing: Pairing,
+    record: Record,
+    memory: Rc<dyn BlockDevice>,
+    lower: Option<Lower>,
 }
 
 /// Disks in a world of their own.
@@ -70,13 +95,29 @@ pub(super) fn platter(image: Image) -> Platter {
     Platter::new(image, Honesty::Honest)
 }
 
+/// A set that needs nothing of its NVRAM needs nothing of the log device in it either.
+fn record_with(set: &Rc<Set>, record: Record, may_be_used: Rc<Cell<bool>>) -> Record {
+    let set = set.clone();
+    Rc::new(move |pairing: Pairing| {
+        let (set, record) = (set.clone(), record.clone());
+        may_be_used.set(pairing.is_dirty);
+        async move {
+            if !pairing.is_dirty {
+                set.log_to_members().await?;
+            }
+            record(pairing).await
+        }
+        .boxed_local()
+    })
+}
+
 impl Base {
     pub(super) fn new(device: Device) -> Self {
         let blank = |size| platter(Image::zeroed(size));
         let size =
             if device.level().is_some() { device::member_size(device, VOLUME) } else { VOLUME };
         let mut platters = vec![blank(size); device.members()];
-        platters.push(blank(MEMORY));
+        platters.push(blank(MEMORY + if device.level().is_some() { LOWER } else { 0 }));
         if device.level().is_none() {
             platters.push(blank(SECTOR));
         }
@@ -125,6 +166,17 @@ impl Stage {
         self.disks.iter().map(|disk| disk.platter()).collect()
     }
 
+    /// The memory without the log device, and that.
+    fn parts(&self) -> (Rc<dyn BlockDevice>, Option<Rc<dyn BlockDevice>>) {
+        let memory: Rc<dyn BlockDevice> = self.memory().clone();
+        let has_lower = self.device.level().is_some() && self.second().is_none();
+        if !has_lower || memory.geometry().size <= MEMORY {
+            return (memory, None);
+        }
+        let [upper, lower] = split(memory, MEMORY);
+        (Rc::new(upper), Some(Rc::new(lower)))
+    }
+
     fn members(&self) -> Vec<Rc<dyn BlockDevice>> {
         let members = self.disks[..self.device.members()].iter();
         members.map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect()
@@ -133,11 +185,9 @@ impl Stage {
     /// Makes the volume: all of it is version 0. Returns its sectors.
     async fn make(&self) -> u64 {
         let runtime = self.executor.runtime();
-        let memories: Vec<Rc<dyn BlockDevice>> = [Some(self.memory()), self.second()]
-            .into_iter()
-            .flatten()
-            .map(|it| it.clone() as _)
-            .collect();
+        let second = self.second().map(|it| it.clone() as Rc<dyn BlockDevice>);
+        let memories: Vec<Rc<dyn BlockDevice>> =
+            [Some(self.parts().0), second].into_iter().flatten().collect();
         if let Some(level) = self.device.level() {
             device::make(level, &self.members(), &runtime).await;
             device::put_in_front(self.members(), &memories, &runtime).await;
@@ -146,7 +196,7 @@ impl Stage {
             let pairing = Pairing { id: NVRAM_ID, generation, is_dirty: false, out };
             self.book()(pairing).await.expect("nothing fails");
         }
-        let (below, ..) = self.below().await.expect("it is new");
+        let below = self.below(Way::Own, false).await.expect("it is new").device;
         let sectors = below.geometry().size / SECTOR;
         let content = vec![model::bytes(0, 0..sectors).into()];
         below.write(0, content, Durability::Plain).await.expect("nothing fails");
@@ -167,12 +217,41 @@ impl Stage {
         })
     }
 
+    /// Refuses an NVRAM that does not go with a set, before that is opened with its log device.
+    async fn judge(&self, memory: &Rc<dyn BlockDevice>) -> Result<(), String> {
+        let mut latest: Option<raid::label::Label> = None;
+        for member in self.members().iter().filter(|member| member.geometry().size > 0) {
+            let label = raid::label_of(&**member).await.map_err(|error| error.to_string())?;
+            if latest.as_ref().is_none_or(|latest| latest.generation < label.generation) {
+                latest = Some(label);
+            }
+        }
+        let pairing = device::pairing_of(&latest.ok_or("no member is there")?)?;
+        let label = nvram::look(memory).await.map_err(|error| error.to_string())?;
+        pairing.meet(&label).map(|_| ()).map_err(|unpaired| unpaired.to_string())
+    }
+
     /// The device below, and what it knows of its NVRAM.
-    async fn below(&self) -> Result<(Rc<dyn BlockDevice>, Pairing, Record), String> {
+    async fn below(&self, way: Way, uses_lower: bool) -> Result<Below, String> {
+        let (memory, lower) = self.parts();
         if self.device.level().is_some() {
-            let set = Rc::new(device::open(self.members(), &self.executor.runtime()).await?);
+            let runtime = self.executor.runtime();
+            let log_device = lower.clone().filter(|_| way != Way::Alone);
+            if log_device.is_some() {
+                self.judge(&memory).await?;
+            }
+            let set = device::open_logged(self.members(), log_device, &runtime).await?;
+            let set = Rc::new(set);
             let (pairing, record) = device::paired(&set)?;
-            return Ok((set, pairing, record));
+            let may_be_used = Rc::new(Cell::new(false));
+            let record = record_with(&set, record, may_be_used.clone());
+            let lower = lower.map(|device| Lower {
+                set: set.clone(),
+                device,
+                is_wanted: uses_lower,
+                may_be_used,
+            });
+            return Ok(Below { device: set, pairing, record, memory, lower });
         }
         let book = self.book_disk();
         // As a set does with what a process that was killed has left.
@@ -183,36 +262,48 @@ impl Stage {
         let [is_dirty, is_two, first, second] = [8, 9, 10, 11].map(|at| read[at] != 0);
         let out = is_two.then_some([first, second]);
         let pairing = Pairing { id: NVRAM_ID, generation, is_dirty, out };
-        Ok((self.disks[0].clone(), pairing, self.book()))
+        let device = self.disks[0].clone();
+        Ok(Below { device, pairing, record: self.book(), memory, lower: None })
     }
 
     /// The generation that the volume knows.
     pub(super) fn generation(&self) -> Result<u64, String> {
-        self.executor.block_on(self.below()).map(|(_, pairing, _)| pairing.generation)
+        self.executor.block_on(async {
+            if self.device.level().is_none() {
+                return Ok(self.below(Way::Own, false).await?.pairing.generation);
+            }
+            let mut latest = 0;
+            for member in self.members().iter().filter(|member| member.geometry().size > 0) {
+                let label = raid::label_of(&**member).await.map_err(|error| error.to_string())?;
+                latest = latest.max(device::pairing_of(&label)?.generation);
+            }
+            Ok(latest)
+        })
     }
 
     /// Whether each of two memories has everything.
     pub(super) fn has_twice(&self) -> bool {
-        let below = self.executor.block_on(self.below());
-        below.is_ok_and(|(_, pairing, _)| pairing.out == Some([false; 2]))
+        let below = self.executor.block_on(self.below(Way::Own, false));
+        below.is_ok_and(|below| below.pairing.out == Some([false; 2]))
     }
 
-    /// Opens the volume.
+    /// Opens the volume, and uses its log device or not.
     ///
     /// # Errors
     /// It is refused: why.
-    pub(super) async fn open(&self, way: Way) -> Result<Opened, String> {
-        let (below, pairing, record) = self.below().await?;
-        let (memory, runtime) = (self.memory().clone(), self.executor.runtime());
+    pub(super) async fn open(&self, way: Way, uses_lower: bool) -> Result<Opened, String> {
+        let Below { device: below, pairing, record, memory, lower } =
+            self.below(way, uses_lower).await?;
+        let runtime = self.executor.runtime();
         let opened = match way {
             Way::Alone => {
                 let alone = pairing.alone(false).map_err(|unpaired| unpaired.to_string())?;
                 record(alone).await.map_err(|error| error.to_string())?;
-                return Ok(Opened { device: below, nvram: None });
+                return Ok(Opened { device: below, nvram: None, lower: None });
             }
             Way::Own | Way::One(_) if pairing.out.is_some() => {
-                let both = [Some(memory), self.second().cloned()];
-                let mut memories = both.map(|it| it.map(|it| it as Rc<dyn BlockDevice>));
+                let second = self.second().map(|it| it.clone() as Rc<dyn BlockDevice>);
+                let mut memories = [Some(memory), second];
                 if let Way::One(one) = way {
                     memories[1 - one] = None;
                 }
@@ -225,11 +316,30 @@ impl Stage {
         };
         let opened = opened.map(|(nvram, _)| Rc::new(nvram));
         let nvram = opened.map_err(|error: OpenError| error.to_string())?;
-        Ok(Opened { device: nvram.clone(), nvram: Some(nvram) })
+        let opened = Opened { device: nvram.clone(), nvram: Some(nvram), lower };
+        opened.follow().await.map_err(|error| error.to_string())?;
+        Ok(opened)
     }
 }
 
 impl Opened {
+    /// Uses the log device while the NVRAM is in use.
+    ///
+    /// # Errors
+    /// The set has stopped.
+    pub(super) async fn follow(&self) -> Result<(), IoError> {
+        let (Some(lower), Some(nvram)) = (&self.lower, &self.nvram) else { return Ok(()) };
+        let status = nvram.status();
+        let is_used = !status.is_down && !status.is_retired && !status.has_failed;
+        if !is_used || !lower.is_wanted || !lower.may_be_used.get() {
+            return lower.set.log_to_members().await;
+        }
+        if !lower.set.label().has_log_apart || lower.set.log_device().is_none() {
+            let _ = lower.set.log_to(lower.device.clone()).await; // or the members get the records
+        }
+        Ok(())
+    }
+
     /// The versions of all sectors.
     pub(super) async fn look(&self) -> Vec<Version> {
         let size = self.device.geometry().size;

@@ -1,0 +1,144 @@
+//! The log device in an NVRAM: a part of its file gets the records of the set's log.
+//!
+//! It is in use while writes are held in the NVRAM, and not otherwise: when that goes down, or is
+//! not to be trusted, the members get the records, and what the log device has is brought home.
+//! After a write to it has failed, only `up` leads back.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use block::slice::split;
+use block::{BlockDevice, IoError};
+use nvram::Nvram;
+use nvram::health::Health;
+use raid::Set;
+use raid::label::Label;
+use runtime::sync::Lock;
+use serde::{Deserialize, Serialize};
+
+/// The log device; see the module.
+pub(super) struct Lower {
+    device: Rc<dyn BlockDevice>,
+    set: Rc<Set>,
+    /// Whether it was in use when that was last asked for.
+    is_begun: Cell<bool>,
+    has_failed: Cell<bool>,
+    /// Whether the labels say that the set may need its NVRAM.
+    may_be_used: Cell<bool>,
+    changing: Lock,
+}
+
+/// Its state, as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LowerStatus {
+    pub(super) size_bytes: u64,
+    /// Records written to it since it began to get them.
+    pub(super) records: u64,
+}
+
+/// The part of an NVRAM's file that holds writes, and the log device behind it, if the labels of
+/// the set name one.
+pub(super) fn parts(
+    memory: Rc<dyn BlockDevice>,
+    label: &Label,
+) -> (Rc<dyn BlockDevice>, Option<Rc<dyn BlockDevice>>) {
+    let start = label.nvram.and_then(|nvram| nvram.log_start);
+    match start.filter(|&start| start < memory.geometry().size && start.is_multiple_of(4096)) {
+        Some(start) => {
+            let [upper, lower] = split(memory, start);
+            (Rc::new(upper), Some(Rc::new(lower)))
+        }
+        None => (memory, None),
+    }
+}
+
+/// Whether writes are held in an NVRAM.
+fn is_in_use(nvram: &Nvram) -> bool {
+    let status = nvram.status();
+    let is_trusted = status.health.is_none_or(|health| health == Health::Good);
+    is_trusted && !status.is_down && !status.is_retired && !status.has_failed
+}
+
+impl Lower {
+    /// The log device of a set, which does not get its records yet.
+    pub(super) fn new(device: Rc<dyn BlockDevice>, set: &Rc<Set>) -> Self {
+        Self {
+            device,
+            set: set.clone(),
+            is_begun: Cell::new(false),
+            has_failed: Cell::new(false),
+            may_be_used: Cell::new(false),
+            changing: Lock::default(),
+        }
+    }
+
+    /// Begins or ends its use, as the NVRAM is in use or not.
+    ///
+    /// # Errors
+    /// The set has stopped.
+    pub(super) async fn follow(&self, nvram: &Nvram) -> Result<(), IoError> {
+        let _alone = self.changing.exclusive().await;
+        if self.set.is_closed() {
+            return Ok(());
+        }
+        let state = self.set.log_device();
+        if self.is_begun.get() && state.is_none_or(|state| state.is_left) {
+            self.is_begun.set(false);
+            self.has_failed.set(true);
+        }
+        let is_wanted = is_in_use(nvram) && self.may_be_used.get() && !self.has_failed.get();
+        if is_wanted && !self.is_begun.get() {
+            match self.set.log_to(self.device.clone()).await {
+                Ok(()) => self.is_begun.set(true),
+                Err(_) => self.has_failed.set(true),
+            }
+        }
+        if !is_wanted && self.is_needed() {
+            self.is_begun.set(false);
+            self.set.log_to_members().await?;
+        }
+        Ok(())
+    }
+
+    /// Nothing that is answered from now on rests on it.
+    pub(super) fn distrust(&self) {
+        if self.is_begun.replace(false) {
+            self.set.distrust_log_device();
+        }
+    }
+
+    /// Takes note whether the labels are about to say that the set may need its NVRAM. If not, none
+    /// of its records is needed when this is done.
+    ///
+    /// # Errors
+    /// The set has stopped.
+    pub(super) async fn may_be_used(&self, may: bool) -> Result<(), IoError> {
+        let _alone = self.changing.exclusive().await;
+        self.may_be_used.set(may);
+        if may {
+            return Ok(());
+        }
+        self.is_begun.set(false);
+        self.set.log_to_members().await
+    }
+
+    /// Whether it may have records that the set needs.
+    fn is_needed(&self) -> bool {
+        self.set.label().has_log_apart
+    }
+
+    /// Whether a write to it has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.get()
+    }
+
+    /// Has it tried again.
+    pub(super) fn forgive(&self) {
+        self.has_failed.set(false);
+    }
+
+    pub(super) fn status(&self) -> LowerStatus {
+        let records = self.set.log_device().map_or(0, |state| state.records);
+        LowerStatus { size_bytes: self.device.geometry().size, records }
+    }
+}

@@ -1,0 +1,271 @@
+//! Replays the log when a set is opened.
+//!
+//! The latest record of all that were found names the oldest that is needed. If a member has it, it
+//! may rest on the word of that one alone, so it is written to all members first. One that only the
+//! log device has stays there until an empty record on the members says that nothing is needed.
+//!
+//! **Commit point**: that empty record.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+use std::slice;
+
+use block::{Buffer, Durability, Verb};
+use futures::future::join_all;
+use runtime::Runtime;
+
+use crate::label::{Label, MAP_BLOCK};
+use crate::layout::Level;
+use crate::logs::{Found, latest_of, needed_of, read_logs, ring_of};
+use crate::members::Members;
+use crate::missed::Missed;
+use crate::options::{OpenError, OpenOptions};
+use crate::planted::{Bug, is_planted};
+use crate::prelog::{LOG_START, PreLog};
+use crate::recall;
+use crate::record::{Change, Slots};
+use crate::sums::{Sums, TableUnread};
+use crate::written::{self, MapBlock, Written};
+
+/// Result of recovery.
+pub(crate) struct Returned {
+    pub(crate) log: PreLog,
+    pub(crate) map: Rc<Written>,
+    /// Stripes that only the tables show to have been written.
+    pub(crate) recalled: BTreeSet<u64>,
+}
+
+/// Replays the log, and begins it anew.
+pub(crate) async fn recover(
+    (members, sums, missed): (&Rc<Members>, &Rc<Sums>, &Rc<Missed>),
+    options: &OpenOptions,
+    runtime: &Runtime,
+) -> Result<Returned, OpenError> {
+    let label = members.label();
+    let size = ring_of(&label);
+    let log = async |next, end| {
+        let (map, recalled) = read_map(members, sums, options.accepts_loss).await?;
+        let map = Rc::new(map);
+        let of_set = (members.clone(), map.clone(), sums.clone(), missed.clone());
+        let log = PreLog::new(of_set, runtime.clone(), next, end);
+        Ok(Returned { log, map, recalled })
+    };
+    if label.layout.level == Level::Striped {
+        return log((1, 0), 0).await;
+    }
+    // A process that was killed may have left unflushed writes.
+    members.flush().await;
+    let found = read_records(members, size, options).await?;
+    let failed = |_| if members.gave_up() { OpenError::Full } else { OpenError::Failed };
+    let settle = async || members.settled(Verb::Write).await.map_err(failed);
+    settle().await?;
+    let Some((needed, (&last, latest))) = needed_of(&found).zip(found.last_key_value()) else {
+        return log((1, 0), 0).await;
+    };
+    if options.accepts_loss || options.gives_up_log && label.has_log_apart {
+        let lacked = needed.clone().filter(|sequence| !found.contains_key(sequence)).count();
+        members.counts.note(|done| done.lacked_records = lacked as u64);
+    } else {
+        check_chain(&found, needed.clone()).map_err(|hole| match hole {
+            OpenError::Hole(sequence) if label.has_log_apart => OpenError::LogDevice(sequence),
+            hole => hole,
+        })?;
+    }
+    // Law 3 of every engine: state that rests on the word of one is written to all.
+    if !latest.is_apart && !is_planted(Bug::LonelyReturns) {
+        let again = members.slots().iter().map(|slot| {
+            let (at, data) = (LOG_START + latest.start, vec![latest.bytes.clone()]);
+            members.write(slot, at, data, Durability::Plain)
+        });
+        join_all(again).await;
+        members.flush().await;
+        settle().await?;
+    }
+    has_room(members)?;
+    let needed = still_needed(&found, needed, label.layout.unit);
+    for (_, changes) in &needed {
+        for change in changes.iter().filter(|change| !(change.is_lost && change.is_zeros)) {
+            members.bring_home(label.data_start, slice::from_ref(change)).await;
+        }
+        if is_planted(Bug::HalfReturns) {
+            break;
+        }
+    }
+    has_room(members)?;
+    needed.iter().for_each(|(sequence, changes)| missed.touch_all(changes, *sequence));
+    members.flush().await;
+    settle().await?;
+    return_sums(sums, &needed).await?;
+    missed.are_flushed(last + 1);
+    missed.bring_home().await;
+    settle().await?;
+    let end = latest_of(&found, false).map_or(0, Found::end);
+    let returned = log((last + 1, latest.record.checksum), end).await?;
+    returned.log.forget_all().await.map_err(failed)?;
+    Ok(returned)
+}
+
+/// The records of all logs. Fails if a later one may be hidden, unless a person says that there is
+/// none, or accepts that it is lost.
+async fn read_records(
+    members: &Members,
+    size: u64,
+    options: &OpenOptions,
+) -> Result<BTreeMap<u64, Found>, OpenError> {
+    let has_apart = members.label().has_log_apart || is_planted(Bug::BelievedLogDevices);
+    let apart = options.log_device.as_ref().filter(|_| has_apart && !options.gives_up_log);
+    let logs = read_logs(members, size, apart).await;
+    if options.accepts_loss {
+        let is_lacking = has_apart && apart.is_none();
+        let may_lack = logs.may_lack_the_last(members, size) || is_lacking || logs.may_hide_apart;
+        members.counts.note(|done| done.may_lack_the_last = may_lack);
+    } else if logs.may_hide_apart {
+        let last = logs.records.last_key_value().map_or(0, |(&last, _)| last);
+        return Err(OpenError::LogDevice(last + 1));
+    } else if !options.is_meant && logs.may_hide_the_last(members, size) {
+        return Err(OpenError::Unread);
+    }
+    Ok(logs.records)
+}
+
+/// Fails if a write was given up for lack of space: its data stays as it was, or in the log.
+fn has_room(members: &Members) -> Result<(), OpenError> {
+    if members.gave_up() { Err(OpenError::Full) } else { Ok(()) }
+}
+
+/// The changes to replay: none of a stripe that a later record has vacated.
+fn still_needed(
+    found: &BTreeMap<u64, Found>,
+    needed: RangeInclusive<u64>,
+    unit: u64,
+) -> Vec<(u64, Vec<Change>)> {
+    let needed = || found.range(needed.clone()).map(|(&sequence, one)| (sequence, one));
+    let vacated = needed().flat_map(|(sequence, one)| {
+        let changes = one.record.changes.iter().filter(|change| change.is_vacated);
+        changes.map(move |change| (change.offset / unit, sequence))
+    });
+    let vacated: BTreeMap<u64, u64> = vacated.collect(); // the last one of each
+    let is_needed = |change: &Change, sequence| {
+        let vacated = vacated.get(&(change.offset / unit)).filter(|_| !is_planted(Bug::OldStripes));
+        !change.is_vacated && vacated.is_none_or(|&it| it <= sequence)
+    };
+    let of_each = needed().map(|(sequence, one)| {
+        let changes = one.record.changes.iter().filter(|change| is_needed(change, sequence));
+        (sequence, changes.cloned().collect())
+    });
+    of_each.collect()
+}
+
+/// Brings the tables up to date with these records. Fails before it writes any if nobody can read
+/// one of them, unless a person says that the set is to start: an empty one would take its place.
+async fn return_sums(sums: &Sums, needed: &[(u64, Vec<Change>)]) -> Result<(), OpenError> {
+    for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
+        let taken = take_sums(sums, changes, *sequence).await;
+        taken.map_err(|TableUnread| OpenError::Unread)?;
+    }
+    let had_room = sums.bring_home(false).await.map_err(|_| OpenError::Failed)?;
+    if had_room { Ok(()) } else { Err(OpenError::Full) }
+}
+
+/// Updates the checksums by a record's changes, on members that are out as well.
+async fn take_sums(sums: &Sums, changes: &[Change], record: u64) -> Result<(), TableUnread> {
+    let of_group = sums.of_group(changes).await?;
+    of_group.are_logged(record);
+    of_group.are_home();
+    Ok(())
+}
+
+/// Checks that all these records are there, and that each names its predecessor.
+fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Result<(), OpenError> {
+    let mut before = None;
+    for sequence in needed {
+        let record = &found.get(&sequence).ok_or(OpenError::Hole(sequence))?.record;
+        if before.is_some_and(|before| before != record.place.previous) {
+            return Err(OpenError::Hole(sequence));
+        }
+        before = Some(record.checksum);
+    }
+    Ok(())
+}
+
+/// Reads the map of written stripes: for each block the latest version on any member, or else one
+/// rebuilt from the tables. Rewrites it on a member that has another version. The map of a striped
+/// set is empty. Also returns the stripes that only the tables show.
+async fn read_map(
+    members: &Members,
+    sums: &Sums,
+    accepts_loss: bool,
+) -> Result<(Written, BTreeSet<u64>), OpenError> {
+    let Label { layout, data_start, set, .. } = members.label();
+    let (start, length) = written::place(&layout);
+    let mut stripes = BTreeSet::new();
+    if layout.level == Level::Striped {
+        return Ok((Written::nothing(&layout, set), stripes));
+    }
+    let mut read = Vec::new();
+    for slot in members.slots().iter() {
+        read.push((slot, read_blocks(members, slot, data_start + start, length).await));
+    }
+    let mut blocks = Vec::new();
+    for number in 0..length / MAP_BLOCK {
+        let of_block = |bytes: &Buffer| written::decode(bytes, &set, number);
+        let of_all = read.iter().map(|(_, blocks)| blocks[number as usize].as_ref());
+        let mut known: Vec<MapBlock> = of_all.clone().flatten().filter_map(of_block).collect();
+        if known.is_empty() && of_all.clone().any(|block| block.is_none()) {
+            let at = data_start + start + number * MAP_BLOCK;
+            let look = async || read_of_all(members, at).await;
+            let is_enough = |all: &Vec<Buffer>| all.iter().any(|it| of_block(it).is_some());
+            known.extend(members.retry(look, is_enough).await.iter().filter_map(of_block));
+        }
+        if let Some(latest) = MapBlock::latest(known) {
+            blocks.push(latest);
+            continue;
+        }
+        let recalled = recall::map_block(sums, &layout, number).await;
+        if recalled.is_unread && !accepts_loss && !is_planted(Bug::HastyReads) {
+            return Err(OpenError::Unread);
+        }
+        members.slots().iter().for_each(|slot| members.counts.meet(slot, |met| met.mended += 1));
+        blocks.push(recalled.block);
+        stripes.extend(recalled.written);
+    }
+    let map = Written::new(&layout, set, &blocks);
+    let whole = map.all(members.slots());
+    let is_as_read = |read: &[Option<Buffer>]| {
+        let blocks = read.iter().zip(whole.data[0].chunks(MAP_BLOCK as usize));
+        blocks.into_iter().all(|(read, whole)| read.as_ref().is_some_and(|it| it[..] == *whole))
+    };
+    let less = read.iter().filter(|(_, read)| !is_as_read(read)).map(|(slot, _)| *slot);
+    let less: Slots = less.collect();
+    if less.iter().next().is_some() {
+        members.bring_home(data_start, &[Change { slots: less, ..whole }]).await;
+        has_room(members)?;
+        members.flush().await;
+        members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
+    }
+    Ok((map, stripes))
+}
+
+/// Reads blocks of a member one by one if need be; `None` for an unreadable one.
+async fn read_blocks(members: &Members, slot: usize, at: u64, length: u64) -> Vec<Option<Buffer>> {
+    if let Some(all) = members.read(slot, at, room(length)).await {
+        return all.chunks(MAP_BLOCK as usize).map(|block| Some(Buffer::copied(block))).collect();
+    }
+    let mut all = Vec::new();
+    for block in (at..at + length).step_by(MAP_BLOCK as usize) {
+        all.push(members.read(slot, block, room(MAP_BLOCK)).await);
+    }
+    all
+}
+
+/// Reads a block from all members that can read it.
+async fn read_of_all(members: &Members, at: u64) -> Vec<Buffer> {
+    let slots = members.slots();
+    let read = slots.iter().map(|slot| members.read(slot, at, room(MAP_BLOCK)));
+    join_all(read).await.into_iter().flatten().collect()
+}
+
+fn room(length: u64) -> Buffer {
+    Buffer::unfilled(length as usize)
+}
