@@ -160,6 +160,22 @@ pub struct Label {
     pub has_log_apart: bool,
 }
 
+impl Raw {
+    /// The NVRAM in front of the set, and whether the log device may have needed records.
+    fn nvram(&self) -> (Option<Nvram>, bool) {
+        let (version, RawNvram { id, generation, flags, log_start, .. }) =
+            (self.version.get(), self.nvram);
+        let [has_nvram, is_dirty, are_two, first, second, is_apart] =
+            NVRAM.map(|flag| flags & flag != 0);
+        let (is_newest, generation) = (version == VERSION, generation.get());
+        let has_nvram = has_nvram && version >= ONE_NVRAM;
+        let out = (are_two && is_newest).then_some([first, second]);
+        let log_start = Some(log_start.get()).filter(|&start| start > 0 && is_newest);
+        let nvram = has_nvram.then_some(Nvram { id, generation, is_dirty, out, log_start });
+        (nvram, is_apart && is_newest)
+    }
+}
+
 impl Label {
     /// The member whose label it is, or the disk that is to become one.
     pub fn member(&self) -> Id {
@@ -448,16 +464,7 @@ impl Label {
         let is_its = is_under_way && !is_done && replaced == slot;
         unless(is_its || !is_incoming, "it is the label of a new disk, and there is none")?;
         unless(is_under_way || flags == 0, "it replaces no member, or by none")?;
-        let RawNvram { id, generation, flags, log_start, .. } = raw.nvram;
-        let [has_nvram, is_dirty, are_two, first, second, is_apart] =
-            NVRAM.map(|flag| flags & flag != 0);
-        let is_newest = raw.version.get() == VERSION;
-        let has_nvram = has_nvram && raw.version.get() >= ONE_NVRAM;
-        let out = (are_two && is_newest).then_some([first, second]);
-        let has_log_apart = is_apart && is_newest;
-        let log_start = Some(log_start.get()).filter(|&start| start > 0 && is_newest);
-        let generation = generation.get();
-        let nvram = has_nvram.then_some(Nvram { id, generation, is_dirty, out, log_start });
+        let (nvram, has_log_apart) = raw.nvram();
         Ok(Self {
             set: raw.set,
             slot,

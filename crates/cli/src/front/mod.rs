@@ -102,7 +102,7 @@ fn pairing_of(label: &Label) -> Option<Pairing> {
     Some(Pairing { id, generation, is_dirty: is_dirty || label.has_log_apart, out })
 }
 
-/// What the labels of a set have of a pairing, and of a log device.
+/// The pairing and the log device as the labels of a set have them.
 pub(crate) fn label_of(pairing: &Pairing, log_start: Option<u64>) -> label::Nvram {
     let Pairing { id, generation, is_dirty, out } = *pairing;
     label::Nvram { id, generation, is_dirty, out, log_start }

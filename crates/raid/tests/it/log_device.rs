@@ -108,7 +108,7 @@ impl World {
         Ok(set)
     }
 
-    /// What is left after a cut.
+    /// The disks after a cut.
     fn cut(&self, seed: u64, prng: &mut Prng) -> Self {
         let disks: Vec<Image> = self.disks.iter().map(|disk| disk.crash(prng)).collect();
         let log = self.log.crash(prng);

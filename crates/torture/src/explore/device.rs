@@ -201,7 +201,7 @@ pub(crate) fn pairing_of(label: &label::Label) -> Result<Pairing, String> {
     Ok(Pairing { id, generation, is_dirty: is_dirty || label.has_log_apart, out })
 }
 
-/// What a label has of a pairing.
+/// A pairing as a label has it.
 fn label_of(pairing: &Pairing) -> label::Nvram {
     let Pairing { id, generation, is_dirty, out } = *pairing;
     label::Nvram { id, generation, is_dirty, out, log_start: None }
