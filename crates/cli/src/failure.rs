@@ -339,6 +339,10 @@ fn set_advice(error: &raid::OpenError, volume: &Path, disks: &[PathBuf]) -> Stri
                 quoted(volume)
             );
         }
+        raid::OpenError::Hole(_) => {
+            "; connect disks that are missing or were taken out: one of them may have it. If none \
+             has, 'duramen serve --degraded' goes on without it, and what it changed is lost"
+        }
         _ => "",
     };
     advice.to_owned()

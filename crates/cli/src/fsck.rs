@@ -263,13 +263,12 @@ struct Ready {
     saved: Option<PathBuf>,
     /// The folder of the volume, if it has one.
     folder: Option<PathBuf>,
-    /// Whether the set has lost data with its NVRAM.
+    /// Whether the set may have lost data with its NVRAM.
     has_lost: bool,
 }
 
-/// Makes the checksums of a set anew whose log was in an NVRAM that is given up. Returns whether
-/// data is lost.
-async fn renew_sums(volume: &Path, set: &raid::Set) -> Result<bool, Failure> {
+/// Makes the checksums of a set anew whose log was in an NVRAM that is given up.
+async fn renew_sums(volume: &Path, set: &raid::Set) -> Result<(), Failure> {
     let not_done = |error: raid::ScrubError| {
         let (path, why) = (volume.to_owned(), format!("reading the whole set: {error}"));
         Failure::NotDone { path, why }
@@ -278,12 +277,13 @@ async fn renew_sums(volume: &Path, set: &raid::Set) -> Result<bool, Failure> {
     let lost: u64 = done.lost.iter().map(|(_, length)| length).sum();
     words::say(format_args!(
         "{}: the set was read without the log in its NVRAM: the checksums of {} blocks of disks \
-         were made anew, and {} of data are lost",
+         were made anew, and {} of data are lost; what was written last may be as it was before, \
+         or zeros",
         volume.display(),
         done.renewed,
         show_size(lost)
     ));
-    Ok(lost > 0)
+    Ok(())
 }
 
 /// Opens the disk of a volume, whatever is on it, and replays its log: for good before a repair,
@@ -298,7 +298,10 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     let Stack { disk: device, mut log, intents, set } = stack;
     let needs_log = |set: &&OpenSet| arguments.without_nvram && set.set.label().has_log_apart;
     let has_lost = match set.as_ref().filter(needs_log) {
-        Some(open) => renew_sums(&volume.path, &open.set).await?,
+        Some(open) => {
+            renew_sums(&volume.path, &open.set).await?;
+            true // acknowledged writes may be, which no checksum tells
+        }
         None => false,
     };
     let intents = match intents {

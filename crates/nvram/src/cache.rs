@@ -457,7 +457,10 @@ impl Cache {
             let label = Label { number: before.number + 1, generation, is_begun, ..label };
             match &self.twin {
                 None => write_labels(&*self.memory, &self.layout, &label).await?,
-                Some(twin) => twin.write_labels(&self.layout, &label).await?,
+                Some(twin) => {
+                    let is_latest = || self.label.get() == before;
+                    twin.write_labels(&self.layout, &label, is_latest).await?;
+                }
             }
             if self.label.get() == before {
                 self.label.set(label);

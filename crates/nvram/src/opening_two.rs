@@ -239,7 +239,9 @@ impl Cache {
             let label = label_of(&self.label.get(), number);
             let written = write_labels(&**copy, &self.layout, &label);
             twin.in_time(written, Verb::Write).await?;
-            partner.call(number, false, label.generation).await
+            // Some labels of the set may say so, or say so later: nothing may rest on the others.
+            let called = partner.call(number, false, label.generation).await;
+            called.inspect_err(|error| self.fail(error))
         };
         Ok(twin.fill(number, copy, finish).await?)
     }

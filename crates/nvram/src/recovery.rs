@@ -73,7 +73,7 @@ struct Judged {
     /// The sequence up to which its headers say that all was durable, and the last one they have.
     durable: u64,
     last: u64,
-    /// In no memory both headers can be read.
+    /// A header cannot be read in some memory.
     is_header_unread: bool,
     /// The buffer as it should be in each memory that has something else.
     repairs: Vec<(usize, u64, Bytes)>,
@@ -280,7 +280,7 @@ fn judge(copies: &[SlotCopy<'_>], id: &Id, void: u64) -> Result<Judged, IoError>
         durable: largest(|header| header.durable),
         last: largest(|header| header.sequence),
         is_header_unread: (copies.iter())
-            .all(|(_, unread)| unread[0].is_some() || unread[SECTORS - 1].is_some()),
+            .any(|(_, unread)| unread[0].is_some() || unread[SECTORS - 1].is_some()),
         repairs,
     })
 }
@@ -295,16 +295,15 @@ fn is_data_read(unread: &[Option<IoError>]) -> bool {
 }
 
 /// Whether nobody knows if the data of a header are whole, which are read nowhere. A memory that
-/// can be read, and knows nothing of the header, never had it: it was not answered.
+/// can be read never got them, so the write was not answered; or they have rotted there.
 fn is_unread(copies: &[SlotCopy<'_>], headers: &[[Option<Header>; 2]], newest: &Header) -> bool {
     let has_it = |headers: &[Option<Header>; 2]| {
         headers.iter().flatten().any(|it| it.sequence == newest.sequence)
     };
     let mut all = copies.iter().zip(headers);
-    let is_unread = all.clone().any(|((_, unread), its)| has_it(its) && !is_data_read(unread));
-    let is_unknown =
-        all.any(|((_, unread), its)| !has_it(its) && unread.iter().all(Option::is_none));
-    is_unread && !is_unknown
+    let is_unread = all.any(|((_, unread), its)| has_it(its) && !is_data_read(unread));
+    let is_known = copies.iter().any(|(_, unread)| unread.iter().all(Option::is_none));
+    is_unread && (!is_known || is_planted(Bug::TornInOne))
 }
 
 /// The parts that memories lack of an entry with this header: all of it, or where no data fit, its

@@ -128,9 +128,18 @@ impl Twin {
     }
 
     /// Writes both labels of every copy that counts, each with its number: the second when the
-    /// first is durable.
-    pub(crate) async fn write_labels(&self, layout: &Layout, label: &Label) -> Result<(), IoError> {
+    /// first is durable, and if the label still holds. Otherwise a copy has been called out, and
+    /// the other one's second label says so.
+    pub(crate) async fn write_labels(
+        &self,
+        layout: &Layout,
+        label: &Label,
+        holds: impl Fn() -> bool,
+    ) -> Result<(), IoError> {
         for at in layout.labels() {
+            if !holds() {
+                return Ok(());
+            }
             let label = *label;
             let write = move |number: usize, copy: &Copy| {
                 let bytes = label_of(&label, number).encode();

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::pin::pin;
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer};
 use bytes::Bytes;
+use futures::future::{Either, select};
 
 use crate::apart;
 use crate::label::Label;
@@ -18,6 +20,7 @@ use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, RECORD_COPIES, keepers};
 use crate::record::{BLOCK, Record, choose_record, decode, sequence_at, size_at};
 use crate::ring::most_of_record;
+use crate::sources::SOURCE_PATIENCE;
 
 /// Bytes of a log that are read in one request.
 const AT_ONCE: u64 = 1 << 20;
@@ -80,7 +83,8 @@ impl Logs {
 
     /// Whether reading them again may give more.
     fn are_incomplete(&self, members: &Members, size: u64) -> bool {
-        self.is_one_hidden(members, size) || self.may_hide_apart
+        let has_hole = !self.unread.is_empty() && hole_in(&self.records).is_some();
+        self.is_one_hidden(members, size) || self.may_hide_apart || has_hole
     }
 
     fn is_one_hidden(&self, members: &Members, size: u64) -> bool {
@@ -119,6 +123,17 @@ fn places_behind(latest: Option<&Found>, size: u64) -> impl Iterator<Item = u64>
     [end, 0].into_iter().take(if size - end < most_of_record(size) { 2 } else { 1 })
 }
 
+/// The first of the needed records that is not there, or that the next one does not name as its
+/// predecessor.
+pub(crate) fn hole_in(found: &BTreeMap<u64, Found>) -> Option<u64> {
+    let mut before = None;
+    needed_of(found)?.find(|sequence| {
+        let record = found.get(sequence).map(|found| &found.record);
+        let previous = std::mem::replace(&mut before, record.map(|record| record.checksum));
+        record.is_none_or(|record| previous.is_some_and(|it| it != record.place.previous))
+    })
+}
+
 /// Reads the records that any member has, or the log device, if there is one to ask. A member whose
 /// log cannot be read stays in: it may give its data, and its log later. If the last record may be
 /// in blocks that are unreadable at the moment, reading is retried.
@@ -127,7 +142,13 @@ pub(crate) async fn read_logs(
     size: u64,
     apart: Option<&Rc<dyn BlockDevice>>,
 ) -> Logs {
-    let read = async || read_all(members, size, apart).await;
+    let read = async || {
+        let mut logs = read_all(members, size, apart).await;
+        if hole_in(&logs.records).is_some() && !is_planted(Bug::UnaskedHoles) {
+            fill_holes(members, size, &mut logs.records).await;
+        }
+        logs
+    };
     members.retry(read, |logs| !logs.are_incomplete(members, size)).await
 }
 
@@ -173,9 +194,50 @@ async fn read_all(members: &Members, size: u64, apart: Option<&Rc<dyn BlockDevic
     }
     let size_apart = apart.map_or(0, |device| apart::ring_of(&**device));
     let mut next = places_behind(latest_of(&records, true), size_apart);
+    // A record of changes goes to the members alone only after the device was left.
+    let was_left = latest_of(&records, false).is_some_and(|latest| {
+        Some(latest.record.place.sequence) == last && !latest.record.changes.is_empty()
+    });
     let may_hide_apart = in_part_apart.iter().any(|(_, number)| Some(*number) > last)
-        || next.any(|at| unread_apart.contains(&at));
+        || (!was_left || is_planted(Bug::SoughtInVain))
+            && next.any(|at| unread_apart.contains(&at));
     Logs { records, unread, may_hide_apart }
+}
+
+/// Adds records that are missing and that a present disk has that is out: one that the next record
+/// names as its predecessor is the right one.
+async fn fill_holes(members: &Members, size: u64, records: &mut BTreeMap<u64, Found>) {
+    let strangers: Vec<Rc<dyn BlockDevice>> =
+        members.strangers.borrow().iter().map(|(_, device)| device.clone()).collect();
+    let mut others: BTreeMap<(u64, u32), Found> = BTreeMap::new();
+    for device in strangers {
+        let read = async |at, room| {
+            let patience = pin!(members.clock.sleep(SOURCE_PATIENCE));
+            match select(device.read(LOG_START + at, room), patience).await {
+                _ if members.is_given_up(&device) => None,
+                Either::Left((read, _)) => read.ok(),
+                Either::Right(_) => {
+                    members.give_up(&device);
+                    None
+                }
+            }
+        };
+        let (ring, unread) = read_ring(read, size).await;
+        let found = records_of(&ring, unread, &members.label()).found;
+        let key = |one: &Found| (one.record.place.sequence, one.record.checksum);
+        others.extend(found.into_iter().map(|one| (key(&one), one)));
+    }
+    let Some(needed) = needed_of(records) else { return };
+    for sequence in needed.rev().skip(1) {
+        let Some(previous) = records.get(&(sequence + 1)).map(|it| it.record.place.previous) else {
+            return;
+        };
+        if records.get(&sequence).is_none_or(|found| found.record.checksum != previous)
+            && let Some(found) = others.remove(&(sequence, previous))
+        {
+            records.insert(sequence, found);
+        }
+    }
 }
 
 /// Chooses one record for each sequence number, the later number first: see [`choose_record`].

@@ -81,6 +81,12 @@ planted::bugs! {
     MissedLeavers,
     /// The new disk of a replacement is in before its fill is durable.
     HastyReplacements,
+    /// A start looks for a record on a log device that was left.
+    SoughtInVain,
+    /// A start asks no disk that is out for a record that the members lack.
+    UnaskedHoles,
+    /// A set whose log lacks a record is refused, though a person says that it is to start.
+    RefusedHoles,
     /// A disk comes back though a person took it out while its label was read.
     HastyReturns,
     /// A write to a member that is out is acknowledged though the others cannot give its data.

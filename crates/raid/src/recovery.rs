@@ -17,7 +17,7 @@ use runtime::Runtime;
 
 use crate::label::{Label, MAP_BLOCK};
 use crate::layout::Level;
-use crate::logs::{Found, latest_of, needed_of, read_logs, ring_of};
+use crate::logs::{Found, hole_in, latest_of, needed_of, read_logs, ring_of};
 use crate::members::Members;
 use crate::missed::Missed;
 use crate::options::{OpenError, OpenOptions};
@@ -63,14 +63,15 @@ pub(crate) async fn recover(
     let Some((needed, (&last, latest))) = needed_of(&found).zip(found.last_key_value()) else {
         return log((1, 0), 0).await;
     };
-    if options.accepts_loss || options.gives_up_log && label.has_log_apart {
+    if let Some(hole) = hole_in(&found) {
+        let gives_up = options.gives_up_log && label.has_log_apart;
+        let is_meant = options.is_meant && !label.has_log_apart && !is_planted(Bug::RefusedHoles);
+        if !options.accepts_loss && !gives_up && !is_meant {
+            let of_device = label.has_log_apart.then_some(OpenError::LogDevice(hole));
+            return Err(of_device.unwrap_or(OpenError::Hole(hole)));
+        }
         let lacked = needed.clone().filter(|sequence| !found.contains_key(sequence)).count();
         members.counts.note(|done| done.lacked_records = lacked as u64);
-    } else {
-        check_chain(&found, needed.clone()).map_err(|hole| match hole {
-            OpenError::Hole(sequence) if label.has_log_apart => OpenError::LogDevice(sequence),
-            hole => hole,
-        })?;
     }
     // Law 3 of every engine: state that rests on the word of one is written to all.
     if !latest.is_apart && !is_planted(Bug::LonelyReturns) {
@@ -173,19 +174,6 @@ async fn take_sums(sums: &Sums, changes: &[Change], record: u64) -> Result<(), T
     let of_group = sums.of_group(changes).await?;
     of_group.are_logged(record);
     of_group.are_home();
-    Ok(())
-}
-
-/// Checks that all these records are there, and that each names its predecessor.
-fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Result<(), OpenError> {
-    let mut before = None;
-    for sequence in needed {
-        let record = &found.get(&sequence).ok_or(OpenError::Hole(sequence))?.record;
-        if before.is_some_and(|before| before != record.place.previous) {
-            return Err(OpenError::Hole(sequence));
-        }
-        before = Some(record.checksum);
-    }
     Ok(())
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Lower {
     set: Rc<Set>,
     /// Whether it was in use when that was last asked for.
     is_begun: Cell<bool>,
+    /// Whether nothing may rest on it, until the NVRAM is in use again.
+    is_distrusted: Cell<bool>,
     has_failed: Cell<bool>,
     /// Whether the labels say that the set may need its NVRAM.
     may_be_used: Cell<bool>,
@@ -66,6 +68,7 @@ impl Lower {
             device,
             set: set.clone(),
             is_begun: Cell::new(false),
+            is_distrusted: Cell::new(false),
             has_failed: Cell::new(false),
             may_be_used: Cell::new(false),
             changing: Lock::default(),
@@ -88,9 +91,13 @@ impl Lower {
         }
         let is_wanted = is_in_use(nvram) && self.may_be_used.get() && !self.has_failed.get();
         if is_wanted && !self.is_begun.get() {
+            self.is_distrusted.set(false);
             match self.set.log_to(self.device.clone()).await {
                 Ok(()) => self.is_begun.set(true),
                 Err(_) => self.has_failed.set(true),
+            }
+            if self.is_distrusted.get() {
+                self.distrust(); // meanwhile
             }
         }
         if !is_wanted && self.is_needed() {
@@ -102,6 +109,7 @@ impl Lower {
 
     /// Nothing that is answered from now on rests on it.
     pub(super) fn distrust(&self) {
+        self.is_distrusted.set(true);
         if self.is_begun.replace(false) {
             self.set.distrust_log_device();
         }

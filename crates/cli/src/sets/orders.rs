@@ -630,6 +630,12 @@ impl Orders {
     fn tell_start(&self) {
         let (label, path) = (self.open.set.label(), self.volume.path.display());
         let members = self.open.members.borrow();
+        if let lacked @ 1.. = self.open.set.status().done.lacked_records {
+            words::say(format_args!(
+                "{path}: the log of the set lacks {lacked} records: what was written last may be \
+                 lost, or as it was before"
+            ));
+        }
         for (slot, known) in label.slots.iter().enumerate() {
             if known.standing == Standing::InSync {
                 continue;

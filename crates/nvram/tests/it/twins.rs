@@ -445,6 +445,38 @@ fn an_incomplete_start_on_one_memory_is_no_start_of_the_other() {
     assert_eq!(byte(&running, &device, 0), Some(9));
 }
 
+/// The byte of a block whose last write a cut has torn in one memory, while the other one cannot
+/// read all of it.
+fn torn_in_one(number: usize) -> Option<u8> {
+    let running = Running::of(2, &written());
+    let device = running.open([true; 2]).expect("both are its own");
+    let before = running.kill();
+    let write = device.write(0, block(9), Durability::Plain);
+    running.executor.block_on(write).expect("nothing fails");
+    let mut volume = running.kill();
+    let mut data = vec![0; 4096];
+    let at = layout().slot(4) + SECTOR;
+    before.memories[number].image_with(|_| sim::Fate::Whole).read(at, &mut data);
+    let mut torn = volume.memories[number].image_with(|_| sim::Fate::Whole);
+    torn.write(at, &data);
+    volume.memories[number] = whole(torn);
+    let running = Running::of(3, &volume);
+    let fault = Fault::on(Verb::Read, Effect::Eio).within(at..at + SECTOR).forever();
+    running.memory(1 - number).inject(fault);
+    let device = running.open([true; 2]).expect("one can be read");
+    byte(&running, &device, 0)
+}
+
+#[test]
+fn a_write_that_is_torn_in_the_memory_that_can_be_read_was_not_answered() {
+    assert_eq!([0, 1].map(torn_in_one), [Some(1); 2]);
+    #[cfg(feature = "planted-bugs")]
+    {
+        let bug = nvram::planted::Bug::TornInOne;
+        assert_eq!(crate::with(bug, || [0, 1].map(torn_in_one)), [None; 2]);
+    }
+}
+
 #[test]
 fn a_start_on_one_alone_that_was_cut_off_makes_no_tear_of_the_other_a_loss() {
     let running = Running::of(2, &written());

@@ -723,3 +723,65 @@ fn a_fill_is_cancelled_while_its_disk_is_looked_at() {
         assert!(!set.is_filling());
     });
 }
+
+/// Starts a mirror after a power failure, one half of which went out a moment before. The other one
+/// cannot read a record in the middle of its log, forever. Returns the number of records that it
+/// lacks, and the number of blocks that are not as they were written.
+fn with_a_hole(has_other: bool, is_meant: bool) -> Result<(u64, usize), OpenError> {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let disks = new_disks(&executor, 2);
+        let set = new_set(&executor, &disks, Level::Mirrored).await;
+        let write = |block: u64| {
+            let data = vec![vec![block as u8 + 1; BLOCK as usize].into()];
+            set.write(block * BLOCK, data, Durability::Through)
+        };
+        for block in 0..4 {
+            write(block).await.expect("nothing fails");
+        }
+        disks[0].fail(Verb::Write, 1, Persistence::Forever);
+        write(4).await.expect("the other one is enough");
+        assert!(set.label().slots[0].standing.is_out(), "it has failed");
+        let mut prng = Prng::new(1);
+        let after = disks.iter().map(|disk| Disk::new(&executor, disk.crash(&mut prng)));
+        let after: Vec<Rc<Disk>> = after.collect();
+        let (one, other) = (records(&after[0]), records(&after[1]));
+        let common: Vec<_> = one.intersection(&other).collect();
+        let at = common[common.len() - 2].1;
+        let bad = Fault::on(Verb::Read, Effect::Eio).within(at..at + BLOCK);
+        after[1].inject(bad.forever());
+        let present = if has_other { &after[..] } else { &after[1..] };
+        let options = OpenOptions { cache: 0, is_meant, ..OpenOptions::default() };
+        let set = open(devices(present), &executor.runtime(), options).await?;
+        let mut wrong = 0;
+        for block in 0..5 {
+            let read = set.read(block * BLOCK, Buffer::zeroed(BLOCK as usize)).await;
+            let is_right = read.is_ok_and(|read| read[..] == [block as u8 + 1; BLOCK as usize]);
+            wrong += usize::from(!is_right);
+        }
+        Ok((set.status().done.lacked_records, wrong))
+    })
+}
+
+#[test]
+fn a_disk_that_is_out_gives_a_record_that_the_members_have_lost() {
+    assert_eq!(with_a_hole(true, false), Ok((0, 0)));
+    assert!(matches!(with_a_hole(false, false), Err(OpenError::Hole(_))));
+    #[cfg(feature = "planted-bugs")]
+    {
+        let planted = crate::with(raid::planted::Bug::UnaskedHoles, || with_a_hole(true, false));
+        assert!(matches!(planted, Err(OpenError::Hole(_))), "{planted:?}");
+    }
+}
+
+/// A record that nobody can read costs what it changed, and not the set.
+#[test]
+fn a_person_has_a_set_started_whose_log_has_lost_a_record() {
+    let (lacked, wrong) = with_a_hole(false, true).expect("a person means it");
+    assert!(lacked == 1 && wrong <= 1, "{lacked} records, {wrong} blocks");
+    #[cfg(feature = "planted-bugs")]
+    {
+        let planted = crate::with(raid::planted::Bug::RefusedHoles, || with_a_hole(false, true));
+        assert!(matches!(planted, Err(OpenError::Hole(_))), "{planted:?}");
+    }
+}

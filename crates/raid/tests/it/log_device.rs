@@ -9,7 +9,7 @@ use futures::future::join_all;
 use raid::layout::Level;
 use raid::record::{decode, size_at};
 use raid::{OpenError, OpenOptions, Scrubbed, Set, make, open};
-use sim::{Disk, Executor, Image, Persistence, Prng};
+use sim::{Disk, Effect, Executor, Fault, Image, Persistence, Prng};
 
 use crate::losses::{devices, latest_record, lose, new_disks, opened, options};
 
@@ -553,4 +553,50 @@ fn bugs_of_log_devices_are_found() {
     }
     let found = crate::with(Bug::RenewedUnasked, || given_up(Level::Parity, 4));
     assert!(found != Ok(vec![(45 * BLOCK, 3 * BLOCK)]));
+}
+
+/// A cut soon after a log device has failed a write, which then cannot read the place of it either.
+fn left_and_unread(level: Level, count: usize) -> Result<(), String> {
+    let world = World::made(1, level, count);
+    world.executor.block_on(async {
+        let set = world.open_logged().await.expect("all are there");
+        for block in 0..3 {
+            if block == 2 {
+                world.log.fail(Verb::Write, 1, Persistence::Forever);
+            }
+            let data = vec![vec![block as u8 + 1; BLOCK as usize].into()];
+            set.write(block * BLOCK, data, Durability::Through)
+                .await
+                .expect("the members are there");
+        }
+    });
+    let world = world.cut(2, &mut Prng::new(2));
+    let label = world.executor.block_on(label_of(&world));
+    assert!(label.has_log_apart, "it is not left yet");
+    let (_, start) = *records_on(&world, &label).last().expect("there is one");
+    let mut last = vec![0; (SIZE - start) as usize];
+    world.log.contents().read(start, &mut last);
+    let end = start + size_at(&last, label.set).expect("it is whole");
+    world.log.inject(Fault::on(Verb::Read, Effect::Eio).within(end..end + BLOCK).forever());
+    world.executor.block_on(async {
+        let set = world.open().await.map_err(|error| error.to_string())?;
+        for block in 0..3 {
+            let read = set.read(block * BLOCK, Buffer::zeroed(BLOCK as usize)).await;
+            let is_right = read.is_ok_and(|read| read[..] == [block as u8 + 1; BLOCK as usize]);
+            if !is_right {
+                return Err(format!("block {block} is another"));
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_log_device_that_failed_may_not_read_what_it_could_not_write() {
+    assert_eq!(LEVELS.map(|(level, count)| left_and_unread(level, count)), [const { Ok(()) }; 3]);
+    #[cfg(feature = "planted-bugs")]
+    {
+        let bug = raid::planted::Bug::SoughtInVain;
+        assert!(crate::with(bug, || left_and_unread(Level::Parity, 4)).is_err());
+    }
 }

@@ -281,10 +281,17 @@ impl Stage {
         })
     }
 
-    /// Whether each of two memories has everything.
+    /// Whether each of two memories has everything, and counts: where a start on one alone was cut
+    /// off, the other one may be as it was before.
     pub(super) fn has_twice(&self) -> bool {
-        let below = self.executor.block_on(self.below(Way::Own, false));
-        below.is_ok_and(|below| below.pairing.out == Some([false; 2]))
+        self.executor.block_on(async {
+            let below = self.below(Way::Own, false).await;
+            let are_in = below.is_ok_and(|below| below.pairing.out == Some([false; 2]));
+            let second = self.second().map(|it| it.clone() as Rc<dyn BlockDevice>);
+            let Some(second) = second.filter(|_| are_in) else { return false };
+            let [one, other] = [nvram::look(&self.parts().0).await, nvram::look(&second).await];
+            one.is_ok_and(|one| other.is_ok_and(|other| one.generation == other.generation))
+        })
     }
 
     /// Opens the volume, and uses its log device or not.
