@@ -8,11 +8,12 @@
 //! The memory may be two, each with everything: the volume goes on with either.
 //!
 //! Layers, from the bottom: `format`, the bytes; [`pairing`], which NVRAM goes with which volume,
-//! and [`meeting`], which of two; `twin`, two memories as one; `directory`, which buffer holds
-//! which block, and which may be used again; `cache`, what they all share; `writing` and `reading`;
-//! `destage`, the task that brings blocks below; [`health`], readings of the battery, and
-//! `distrust`, what follows from a bad one; `recovery`, which entries hold after a crash; [`make`],
-//! [`look`] and [`open`], and the same for two; and [`Nvram`], the device and its states.
+//! and [`meeting`], which of two; `flushes`, a memory that is flushed for all, and `twin`, two as
+//! one; `directory`, which buffer holds which block, and which may be used again; `cache`, what
+//! they all share; `writing` and `reading`; `destage`, the task that brings blocks below;
+//! [`health`], readings of the battery, and `distrust`, what follows from a bad one; `recovery`,
+//! which entries hold after a crash; [`make`], [`look`] and [`open`], and the same for two; and
+//! [`Nvram`], the device and its states.
 //!
 //! Invariants:
 //! 1. What was answered as durable is in the memory, or durable below.
@@ -31,6 +32,7 @@ mod destage;
 mod directory;
 mod distrust;
 mod errors;
+mod flushes;
 pub mod format;
 pub mod health;
 pub mod meeting;

@@ -9,6 +9,7 @@ use crate::Nvram;
 use crate::cache::{Cache, write_labels};
 use crate::destage;
 use crate::errors::OpenError;
+use crate::flushes::Flushed;
 use crate::format::{BadLabel, Id, LABEL, Label, Layout, SECTOR};
 use crate::pairing::{Meeting, Pairing, Partner, Record};
 use crate::planted::{Bug, is_planted};
@@ -126,6 +127,7 @@ async fn open_at(
     check_size(&*below, &label)?;
     let layout = Layout { size: memory.geometry().size, buffers: label.buffers };
     let recovery = recover(std::slice::from_ref(&memory), &layout, &label).await?;
+    let memory = Rc::new(Flushed::new(memory));
     begin(Cache::new(below, memory, runtime, label, recovery.directory), recovery.rest, generation)
         .await
 }

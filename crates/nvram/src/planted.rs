@@ -23,6 +23,8 @@ planted::bugs! {
     UnreadIsTorn,
     /// A buffer that cannot be read, and may be torn, counts as durable.
     UnreadIsDurable,
+    /// A flush counts though another one failed beside it.
+    FlushesBeside,
     /// A write that one of two memories has torn, and the other one cannot read, is lost.
     TornInOne,
     /// A start passes over a buffer of which one header cannot be read.

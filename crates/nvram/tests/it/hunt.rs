@@ -398,3 +398,19 @@ fn what_is_hurried_no_more_is_brought_below_for_one_that_waits() {
         assert_eq!(device.status().dirty_bytes, 0);
     });
 }
+
+/// The parts of a file are written by two, and its flush is one.
+#[test]
+fn both_parts_of_a_memory_hear_of_a_flush_that_failed() {
+    let executor = sim::Executor::new(1);
+    let disk = sim::Disk::new(&executor, sim::Image::zeroed(1 << 20));
+    let [upper, lower] = block::slice::split(disk.clone(), 1 << 19);
+    executor.block_on(async {
+        for (one, other) in [(&upper, &lower), (&lower, &upper)] {
+            disk.inject(Fault::on(Verb::Flush, Effect::Eio).nth(1));
+            assert!(one.flush().await.is_err());
+            assert!(other.flush().await.is_err(), "its writes may be stranded");
+            assert!(other.flush().await.is_ok() && one.flush().await.is_ok(), "once");
+        }
+    });
+}
