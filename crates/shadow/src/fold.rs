@@ -158,8 +158,6 @@ impl Commits {
             self.fold_loose(&changes);
             self.fold_map(&parted, map);
             self.renew_map(anew);
-            // Others may have been lost since this fold looked.
-            self.lost_leaves.borrow_mut().retain(|leaf| !parted.mapped.contains_key(leaf));
             let log = log.iter().map(|(anew, lines)| (self.nodes.begin_anew(anew), lines));
             self.fold_log(&parted, log);
             if !is_planted(Bug::UnfoldedAnswers) {
@@ -201,17 +199,13 @@ impl Commits {
     async fn lost_with(&self, stem: &Stem, leaf: u64) -> Result<Range<u64>, FsError> {
         let all = self.nodes.unreadable(stem, leaf).await?;
         let &(level, index, _) = all.first().ok_or(FsError::Corrupt)?;
-        Ok(self.leaves(below(level, index)))
-    }
-
-    /// Those of some blocks of the map that there are.
-    fn leaves(&self, leaves: Range<u64>) -> Range<u64> {
-        leaves.start..leaves.end.min(self.shape.units.div_ceil(MAPPED))
+        Ok(below(level, index))
     }
 
     /// Has the next fold rewrite these leaves of the map, as far as there are so many.
     pub(crate) fn lose_leaves(&self, leaves: Range<u64>) {
-        self.lost_leaves.borrow_mut().extend(self.leaves(leaves));
+        let end = leaves.end.min(self.shape.units.div_ceil(MAPPED));
+        self.lost_leaves.borrow_mut().extend(leaves.start..end);
     }
 
     /// Blocks of the map to fill anew, from the top down.
@@ -286,16 +280,12 @@ impl Commits {
                 match self.nodes.make(&Stem::Map, 0, leaf, made).await {
                     Ok(node) => map.push((leaf, node)),
                     Err(error) if !Stem::Map.goes_without(error) => return Err(error.into()),
-                    Err(error)
-                        if is_planted(Bug::KeptLeaves) && !self.are_lost(&(leaf..leaf + 1)) =>
-                    {
-                        return Err(error.into());
+                    Err(_) if self.is_lost(leaf) => lost.push(leaf),
+                    Err(_) if !is_planted(Bug::KeptLeaves) => {
+                        let lost = self.lost_with(&Stem::Map, leaf).await?;
+                        return Err(Unfoldable::LostLeaves(lost));
                     }
-                    // A block above it may have been lost since, with all that is below.
-                    Err(_) => match self.lost_with(&Stem::Map, leaf).await? {
-                        with if self.are_lost(&with) => lost.push(leaf),
-                        with => return Err(Unfoldable::LostLeaves(with)),
-                    },
+                    Err(error) => return Err(error.into()),
                 }
             }
         }
@@ -303,8 +293,8 @@ impl Commits {
         Ok((map, anew))
     }
 
-    fn are_lost(&self, leaves: &Range<u64>) -> bool {
-        self.lost_leaves.borrow().range(leaves.clone()).count() as u64 == leaves.end - leaves.start
+    fn is_lost(&self, leaf: u64) -> bool {
+        self.lost_leaves.borrow().contains(&leaf)
     }
 
     /// The last block of the ring of replies, if it can be read. Otherwise the next replies go to
@@ -429,7 +419,7 @@ impl Commits {
 
     fn fold_map(&self, parted: &Parted, map: &[(u64, Rc<Node>)]) {
         for (leaf, node) in map {
-            if self.are_lost(&(*leaf..leaf + 1)) {
+            if self.is_lost(*leaf) {
                 self.fill_leaf(node);
                 continue;
             }
@@ -463,6 +453,7 @@ impl Commits {
                 self.nodes.mark(&node);
             }
         }
+        self.lost_leaves.borrow_mut().clear();
     }
 
     fn fold_log<'a>(

@@ -48,7 +48,7 @@ impl Shadow {
                 if map.last_key_value().is_none_or(|(&last, _)| last < leaf) {
                     let node = match self.nodes.make(&Stem::Map, 0, leaf, &mut made).await {
                         Err(error) if Stem::Map.goes_without(error) => {
-                            self.commits.lose_leaves(leaf..leaf + 1);
+                            self.commits.lost_leaves.borrow_mut().insert(leaf);
                             self.commits.fold_now().await?;
                             self.nodes.make(&Stem::Map, 0, leaf, &mut made).await?
                         }

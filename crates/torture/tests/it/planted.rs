@@ -22,6 +22,9 @@ use torture::planted::{all, plant};
 
 /// Bugs that the tests of `ffs` find.
 const OF_THE_TESTS_OF_FFS: &[&str] = &[
+    "EndlessFrees",
+    "ManyStuck",
+    "StuckRepairs",
     "OverlappingEvidence",
     "EarlyLinkCounts",
     "IgnoredIntentOrder",
