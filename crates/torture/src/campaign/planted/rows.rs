@@ -232,7 +232,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "raid/HastyReplacements",
         MIRRORS,
-        How::Case("two-faults sync raid1: 2 8192 replaced all-label 147906384598529"),
+        How::Case("two-faults sync raid1: 2 16384 replaced rot-label 151847872779990"),
     ),
     row("raid/LonelyRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row("raid/LonelyReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
@@ -240,7 +240,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "raid/MissedLeavers",
         MIRRORS,
-        How::Case("two-faults sync raid1: 2 8192 replaced all-label 147906384598529"),
+        How::Case("two-faults sync raid1: 2 16384 replaced rot-label 151847872779990"),
     ),
     row("raid/OldRecords", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
     row("raid/OldStripes", MIRRORS, How::Contract("raid1-2-Vacated-0+512-0+8192")),
@@ -293,7 +293,7 @@ pub(super) const ROWS: &[Row] = &[
     row("nvram/OverwrittenClean", MEMORY, How::Case("contract sync nvram: none none 9")),
     row("nvram/BlindBypass", MEMORY, How::Case("contract sync nvram: none none 1")),
     row("nvram/HalfFlush", MEMORY, How::Case("contract sync nvram: none none 1")),
-    row("nvram/ForgottenSectors", MEMORY, How::Case("contract sync nvram: none none 382022408169")),
+    row("nvram/ForgottenSectors", MEMORY, How::Case("contract sync nvram: none none 738004665048")),
     row("nvram/RotIsTorn", MEMORY, How::Case("contract sync nvram: none rot-data 1")),
     row("nvram/UnreadIsTorn", MEMORY, How::Case("contract sync nvram: none unread 4")),
     row("nvram/UnreadIsVoid", MEMORY, How::Case("contract sync nvram: none unread 1")),
@@ -302,7 +302,7 @@ pub(super) const ROWS: &[Row] = &[
     row("nvram/HastyDown", MEMORY, How::Case("contract sync nvram: none none 2")),
     row("nvram/AnyVolume", MEMORY, How::Case("contract sync nvram: none none 1")),
     row("nvram/OldSequences", MEMORY, How::Case("contract sync nvram: none none 815343007245")),
-    row("nvram/AnyGeneration", MEMORY, How::Case("contract sync nvram: none none 382022408169")),
+    row("nvram/AnyGeneration", MEMORY, How::Case("contract sync nvram: none none 738004665048")),
     row("nvram/UnsaidDirt", MEMORY, How::Case("contract sync nvram: none none 1")),
     row("nvram/HastyWord", MEMORY, How::Case("contract sync nvram: full none 4")),
     row(
