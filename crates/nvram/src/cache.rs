@@ -14,6 +14,7 @@ use runtime::Runtime;
 use runtime::sync::{Lock, Signal};
 
 use crate::directory::{Buffer, Directory, Entry};
+use crate::flushes::Flushes;
 use crate::format::{BLOCK, Header, Id, Label, Layout, SECTOR, sum};
 use crate::health::Health;
 use crate::pairing::Partner;
@@ -67,10 +68,8 @@ pub(crate) struct Cache {
     pub(crate) wanted: RefCell<BTreeMap<u64, u32>>,
     /// Calls hold it shared; who changes the state holds it alone.
     pub(crate) gate: Lock,
-    /// Who flushes the device below.
-    flushing: Lock,
-    /// Flushes of it that were asked for, and up to which request they are done.
-    flushes: [Cell<u64>; 2],
+    /// The flushes of the device below.
+    flushes_below: Flushes,
     /// Large writes that have passed by, and how many of them a flush has covered.
     passed: Cell<[u64; 2]>,
     pub(crate) failure: RefCell<Option<IoError>>,
@@ -111,6 +110,7 @@ impl Cache {
     ) -> Self {
         let layout = Layout { size: memory.geometry().size, buffers: label.buffers };
         Self {
+            flushes_below: Flushes::new(below.clone()),
             below,
             memory,
             twin: None,
@@ -134,8 +134,6 @@ impl Cache {
             is_settled: Cell::new(false),
             wanted: RefCell::default(),
             gate: Lock::default(),
-            flushing: Lock::default(),
-            flushes: Default::default(),
             // Nobody knows what passed by before the start.
             passed: Cell::new([1, 0]),
             failure: RefCell::new(None),
@@ -339,25 +337,16 @@ impl Cache {
         below.and(here)
     }
 
-    /// Flushes the device below, for all that wait for that: one flush at a time, whose failure is
-    /// that of all. A file of the host reports a failed write to one flush alone.
+    /// Makes durable what is below.
     ///
     /// # Errors
-    /// The failure, after which nothing is promised any more.
+    /// A failure, after which nothing is promised any more.
     pub(crate) async fn flush_below(&self) -> Result<(), IoError> {
-        let request = self.flushes[0].get() + 1;
-        self.flushes[0].set(request);
-        let _alone = self.flushing.exclusive().await;
-        if let Some(failure) = self.failure.borrow().clone() {
-            return Err(IoError { verb: Verb::Flush, ..failure });
+        self.flushes_below.flush().await.inspect_err(|error| self.fail(error))?;
+        match self.failure.borrow().clone() {
+            Some(failure) => Err(IoError { verb: Verb::Flush, ..failure }),
+            None => Ok(()),
         }
-        if self.flushes[1].get() >= request {
-            return Ok(());
-        }
-        let covered = self.flushes[0].get();
-        self.below.flush().await.inspect_err(|error| self.fail(error))?;
-        self.flushes[1].set(covered);
-        Ok(())
     }
 
     /// Brings everything below, and makes all entries void. With `is_down`, writes pass by from

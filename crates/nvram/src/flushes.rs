@@ -1,7 +1,8 @@
-//! The memory, flushed by one task at a time, for all that wait.
+//! Flushes of a device: one at a time, for all that wait.
 //!
 //! A flush that fails may have stranded what others have written, and a later one that succeeds
-//! says nothing about that: so none succeeds after it, nor beside it.
+//! says nothing about that; a file of the host reports a failed write to one flush alone. So none
+//! succeeds after it, nor beside it.
 //!
 //! Invariant: a flush that succeeds began after it was asked for, and no earlier one has failed.
 //!
@@ -18,10 +19,8 @@ use runtime::sync::Lock;
 use crate::planted::{Bug, is_planted};
 
 /// See the module's prose.
-pub(crate) struct Flushed(Rc<State>);
-
-struct State {
-    memory: Rc<dyn BlockDevice>,
+pub(crate) struct Flushes {
+    device: Rc<dyn BlockDevice>,
     turn: Lock,
     /// Flushes that were asked for, and up to which request they are done.
     asked: Cell<u64>,
@@ -29,21 +28,17 @@ struct State {
     failed: RefCell<Option<IoError>>,
 }
 
-impl Flushed {
-    pub(crate) fn new(memory: Rc<dyn BlockDevice>) -> Self {
+impl Flushes {
+    pub(crate) fn new(device: Rc<dyn BlockDevice>) -> Self {
         let (asked, done) = (Cell::new(0), Cell::new(0));
-        Self(Rc::new(State {
-            memory,
-            turn: Lock::default(),
-            asked,
-            done,
-            failed: RefCell::default(),
-        }))
+        Self { device, turn: Lock::default(), asked, done, failed: RefCell::default() }
     }
-}
 
-impl State {
-    async fn flush(&self) -> Result<(), IoError> {
+    /// Makes durable what was written before.
+    ///
+    /// # Errors
+    /// The failure of this flush, or of an earlier one.
+    pub(crate) async fn flush(&self) -> Result<(), IoError> {
         let request = self.asked.get() + 1;
         self.asked.set(request);
         let _alone = self.turn.exclusive().await;
@@ -54,7 +49,7 @@ impl State {
             return Ok(());
         }
         let covered = self.asked.get();
-        let flushed = self.memory.flush().await;
+        let flushed = self.device.flush().await;
         match &flushed {
             Ok(()) => self.done.set(covered),
             Err(error) => _ = self.failed.replace(Some(error.clone())),
@@ -63,37 +58,46 @@ impl State {
     }
 }
 
+/// A device with such flushes.
+pub(crate) struct Flushed(Rc<Flushes>);
+
+impl Flushed {
+    pub(crate) fn new(device: Rc<dyn BlockDevice>) -> Self {
+        Self(Rc::new(Flushes::new(device)))
+    }
+}
+
 impl BlockDevice for Flushed {
     fn geometry(&self) -> Geometry {
-        self.0.memory.geometry()
+        self.0.device.geometry()
     }
 
     fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
-        self.0.memory.read(offset, buffer)
+        self.0.device.read(offset, buffer)
     }
 
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
-        self.0.memory.write(offset, data, durability)
+        self.0.device.write(offset, data, durability)
     }
 
     fn flush(&self) -> Io<()> {
         if is_planted(Bug::FlushesBeside) {
-            return self.0.memory.flush();
+            return self.0.device.flush();
         }
-        let state = self.0.clone();
-        async move { state.flush().await }.boxed_local()
+        let flushes = self.0.clone();
+        async move { flushes.flush().await }.boxed_local()
     }
 
     fn discard(&self, offset: u64, length: u64) -> Io<()> {
-        self.0.memory.discard(offset, length)
+        self.0.device.discard(offset, length)
     }
 
     fn mend(&self, offset: u64, length: u64, is_right: IsRight) -> Io<Option<Buffer>> {
-        self.0.memory.mend(offset, length, is_right)
+        self.0.device.mend(offset, length, is_right)
     }
 
     fn close(&self) -> Io<()> {
-        self.0.memory.close()
+        self.0.device.close()
     }
 }
 

@@ -8,7 +8,7 @@
 //! The memory may be two, each with everything: the volume goes on with either.
 //!
 //! Layers, from the bottom: `format`, the bytes; [`pairing`], which NVRAM goes with which volume,
-//! and [`meeting`], which of two; `flushes`, a memory that is flushed for all, and `twin`, two as
+//! and [`meeting`], which of two; `flushes`, one at a time, and `twin`, two as
 //! one; `directory`, which buffer holds which block, and which may be used again; `cache`, what
 //! they all share; `writing` and `reading`; `destage`, the task that brings blocks below;
 //! [`health`], readings of the battery, and `distrust`, what follows from a bad one; `recovery`,

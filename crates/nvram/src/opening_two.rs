@@ -220,11 +220,8 @@ impl Cache {
     async fn fill(&self, memory: Rc<dyn BlockDevice>) -> Result<(), OpenError> {
         let closed = || OpenError::Device(IoError::closed(Verb::Write));
         let twin = self.twin.as_ref().ok_or_else(closed)?;
-        let judged = match self.number_to_fill(twin, &memory).await {
-            Ok(number) => fitted(&memory, &self.layout).map(|copy| (number, copy)),
-            Err(error) => Err(error),
-        };
-        let (number, copy) = match judged {
+        let number = self.number_to_fill(twin, &memory).await;
+        let (number, copy) = match number.and_then(|it| Ok((it, fitted(&memory, &self.layout)?))) {
             Ok(judged) => judged,
             Err(error) => {
                 let closing = memory.close();
@@ -254,7 +251,7 @@ impl Cache {
     ) -> Result<usize, OpenError> {
         let missing = twin.out().iter().position(|is_out| *is_out);
         let missing = missing.ok_or(OpenError::Unpaired(Unpaired::Copied))?;
-        match twin.in_time(look_boxed(memory), Verb::Read).await? {
+        match twin.in_time(async { Ok(look(memory).await) }, Verb::Read).await? {
             Ok(label) if label.id != self.id => Err(Unpaired::Foreign.into()),
             Ok(label) if usize::from(label.twin) != missing + 1 => Err(Unpaired::Copied.into()),
             Ok(label) if label.generation > self.label.get().generation + 1 => {
@@ -265,9 +262,4 @@ impl Cache {
             Err(error) => Err(error),
         }
     }
-}
-
-/// A look that a memory which hangs does not hold up.
-async fn look_boxed(memory: &Rc<dyn BlockDevice>) -> Result<Result<Label, OpenError>, IoError> {
-    Ok(look(memory).await)
 }
