@@ -65,8 +65,6 @@ pub(crate) struct Array {
     pub(crate) is_rebuilding: Cell<bool>,
     /// A scrub is under way.
     pub(crate) is_scrubbing: Cell<bool>,
-    /// Whether the scrub makes checksums anew.
-    pub(crate) renews_sums: Cell<bool>,
     pub(crate) interrupts: Interrupts,
     /// Lock of the task that makes fresh stripes durable.
     settling: Lock,
@@ -95,7 +93,6 @@ impl Array {
             missed,
             is_rebuilding: Cell::new(false),
             is_scrubbing: Cell::new(false),
-            renews_sums: Cell::new(false),
             interrupts: Interrupts::default(),
             settling: Lock::default(),
         }

@@ -5,12 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::pin::pin;
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer};
 use bytes::Bytes;
-use futures::future::{Either, select};
 
 use crate::apart;
 use crate::label::Label;
@@ -20,7 +18,6 @@ use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, RECORD_COPIES, keepers};
 use crate::record::{BLOCK, Record, choose_record, decode, sequence_at, size_at};
 use crate::ring::most_of_record;
-use crate::sources::SOURCE_PATIENCE;
 
 /// Bytes of a log that are read in one request.
 const AT_ONCE: u64 = 1 << 20;
@@ -160,25 +157,14 @@ async fn read_all(members: &Members, size: u64, apart: Option<&Rc<dyn BlockDevic
         let log = read_log(members, slot, size).await;
         log.unread.into_iter().for_each(|at| unread.entry(at).or_default().push(slot));
         unread_in_part.extend(log.unread_in_part.into_iter().map(|it| (slot, it)));
-        for one in log.found {
-            let alike = found.entry(one.record.place.sequence).or_default();
-            match alike.iter_mut().find(|(it, _)| it.record.checksum == one.record.checksum) {
-                Some((_, members)) => *members += 1,
-                None => alike.push((one, 1)),
-            }
-        }
+        log.found.into_iter().for_each(|one| count(&mut found, one));
     }
     let (mut unread_apart, mut in_part_apart) = (Vec::new(), Vec::new());
     if let Some(device) = apart {
         let log = read_apart(members, device).await;
         (unread_apart, in_part_apart) = (log.unread, log.unread_in_part);
-        for one in log.found {
-            let alike = found.entry(one.record.place.sequence).or_default();
-            match alike.iter_mut().find(|(it, _)| it.record.checksum == one.record.checksum) {
-                Some((_, copies)) => *copies += 1,
-                None => alike.push((Found { is_apart: true, ..one }, 1)),
-            }
-        }
+        let found_apart = log.found.into_iter().map(|one| Found { is_apart: true, ..one });
+        found_apart.for_each(|one| count(&mut found, one));
     }
     let mut records = one_of_each(found);
     if is_planted(Bug::MembersFirst)
@@ -204,6 +190,15 @@ async fn read_all(members: &Members, size: u64, apart: Option<&Rc<dyn BlockDevic
     Logs { records, unread, may_hide_apart }
 }
 
+/// Adds a record to those that were found, or one more copy of it.
+fn count(found: &mut BTreeMap<u64, Vec<(Found, usize)>>, one: Found) {
+    let alike = found.entry(one.record.place.sequence).or_default();
+    match alike.iter_mut().find(|(it, _)| it.record.checksum == one.record.checksum) {
+        Some((_, copies)) => *copies += 1,
+        None => alike.push((one, 1)),
+    }
+}
+
 /// Adds records that are missing and that a present disk has that is out: one that the next record
 /// names as its predecessor is the right one.
 async fn fill_holes(members: &Members, size: u64, records: &mut BTreeMap<u64, Found>) {
@@ -211,17 +206,8 @@ async fn fill_holes(members: &Members, size: u64, records: &mut BTreeMap<u64, Fo
         members.strangers.borrow().iter().map(|(_, device)| device.clone()).collect();
     let mut others: BTreeMap<(u64, u32), Found> = BTreeMap::new();
     for device in strangers {
-        let read = async |at, room| {
-            let patience = pin!(members.clock.sleep(SOURCE_PATIENCE));
-            match select(device.read(LOG_START + at, room), patience).await {
-                _ if members.is_given_up(&device) => None,
-                Either::Left((read, _)) => read.ok(),
-                Either::Right(_) => {
-                    members.give_up(&device);
-                    None
-                }
-            }
-        };
+        let read =
+            async |at, room| members.ask(&device, LOG_START + at, room).await.and_then(Result::ok);
         let (ring, unread) = read_ring(read, size).await;
         let found = records_of(&ring, unread, &members.label()).found;
         let key = |one: &Found| (one.record.place.sequence, one.record.checksum);

@@ -8,10 +8,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use block::BlockDevice;
-use futures::future::select;
+use block::{BlockDevice, Buffer, IoError};
+use futures::future::{Either, select};
 
 use crate::members::Members;
+use crate::sources::SOURCE_PATIENCE;
 use crate::watch::address_of;
 
 /// Time before a source that did not answer is asked again.
@@ -33,15 +34,25 @@ impl Members {
         self.close_outsider(device).await;
     }
 
-    /// Records that a disk that is not a member did not answer: it is not asked again for a while.
-    pub(crate) fn give_up(&self, device: &Rc<dyn BlockDevice>) {
-        self.given_up.borrow_mut().insert(address_of(device), self.clock.now());
-    }
-
-    /// Whether this disk failed to answer recently.
-    pub(crate) fn is_given_up(&self, device: &Rc<dyn BlockDevice>) -> bool {
+    /// Reads from a disk that may not be a member. `None` if it does not answer: it is not asked
+    /// again for a while, since each block would take as long.
+    pub(crate) async fn ask(
+        &self,
+        device: &Rc<dyn BlockDevice>,
+        at: u64,
+        room: Buffer,
+    ) -> Option<Result<Buffer, IoError>> {
         let since = self.given_up.borrow().get(&address_of(device)).copied();
-        since.is_some_and(|since| self.clock.now().since(since) < ASK_AGAIN_AFTER)
+        if since.is_some_and(|since| self.clock.now().since(since) < ASK_AGAIN_AFTER) {
+            return None;
+        }
+        match select(device.read(at, room), pin!(self.clock.sleep(SOURCE_PATIENCE))).await {
+            Either::Left((read, _)) => Some(read),
+            Either::Right(_) => {
+                self.given_up.borrow_mut().insert(address_of(device), self.clock.now());
+                None
+            }
+        }
     }
 
     /// The present disks of a slot that are not members.

@@ -22,11 +22,8 @@ impl Array {
         &self,
         progress: impl FnMut(u64, u64, &Scrubbed),
     ) -> Result<Scrubbed, ScrubError> {
-        self.renews_sums.set(true);
-        let scrubbed = self.scrub(progress).await;
-        self.renews_sums.set(false);
+        let scrubbed = self.scrub(true, progress).await?;
         let stopped = |_: IoError| ScrubError::Stopped;
-        let scrubbed = scrubbed?;
         self.log.leave_apart().await.map_err(stopped)?; // the labels call for it until now
         Ok(scrubbed)
     }

@@ -57,9 +57,10 @@ pub enum ScrubError {
 }
 
 impl Array {
-    /// As [`crate::Set::scrub`].
+    /// As [`crate::Set::scrub`]; it may make checksums anew.
     pub(crate) async fn scrub(
         &self,
+        renews_sums: bool,
         progress: impl FnMut(u64, u64, &Scrubbed),
     ) -> Result<Scrubbed, ScrubError> {
         if self.layout.level == Level::Striped {
@@ -69,13 +70,14 @@ impl Array {
             return Err(ScrubError::Busy);
         }
         self.interrupts.begin(Work::Scrub);
-        let scrubbed = self.scrub_all(progress).await;
+        let scrubbed = self.scrub_all(renews_sums, progress).await;
         self.is_scrubbing.set(false);
         scrubbed
     }
 
     async fn scrub_all(
         &self,
+        renews_sums: bool,
         mut progress: impl FnMut(u64, u64, &Scrubbed),
     ) -> Result<Scrubbed, ScrubError> {
         let settle = async || self.log.settle_sums().await.map_err(|_| ScrubError::Stopped);
@@ -96,7 +98,7 @@ impl Array {
                     self.scrub_table(number).await;
                 }
                 next_table = tables.end;
-                if self.renews_sums.get() {
+                if renews_sums {
                     scrubbed.renewed += self.renew_stripe(stripe).await;
                 }
                 self.scrub_stripe(stripe, &mut scrubbed).await;

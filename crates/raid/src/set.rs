@@ -323,7 +323,7 @@ impl Set {
     ) -> Result<Scrubbed, ScrubError> {
         let scrubbed = self.run(Verb::Read, async move |set| {
             let Done { lost_reads, lost_blocks, .. } = set.array.members.counts.done();
-            let scrubbed = set.array.scrub(progress).await;
+            let scrubbed = set.array.scrub(false, progress).await;
             if let Ok(found) = &scrubbed {
                 let unread: u64 = found.unread.iter().map(|(_, length)| length / BLOCK).sum();
                 set.array.members.counts.note(|done| {

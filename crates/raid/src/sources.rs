@@ -23,12 +23,10 @@
 //! Not asserted: 1 and 2, which are about blocks that remain unchanged.
 
 use std::io::ErrorKind;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use block::{BlockDevice, Buffer};
-use futures::future::{Either, select};
 
 use crate::blocks::BLOCK;
 use crate::label::Standing;
@@ -327,20 +325,11 @@ impl Stripe<'_> {
 
     /// Reads a block from a source.
     async fn ask(&self, source: &Source, offset: u64) -> Answer {
-        let (members, device) = (self.members, &source.device);
-        if members.is_given_up(device) {
-            return Answer::Unread;
-        }
-        let read = device.read(self.data_start + offset, Buffer::unfilled(BLOCK as usize));
-        match select(read, pin!(members.clock.sleep(SOURCE_PATIENCE))).await {
-            Either::Left((Ok(bytes), _)) => Answer::Bytes(bytes.to_vec()),
-            Either::Left((Err(error), _)) if error.kind == ErrorKind::NotConnected => Answer::Gone,
-            Either::Left((Err(_), _)) => Answer::Unread,
-            // Do not wait for it again soon: each block would take as long.
-            Either::Right(_) => {
-                members.give_up(device);
-                Answer::Unread
-            }
+        let (at, room) = (self.data_start + offset, Buffer::unfilled(BLOCK as usize));
+        match self.members.ask(&source.device, at, room).await {
+            Some(Ok(bytes)) => Answer::Bytes(bytes.to_vec()),
+            Some(Err(error)) if error.kind == ErrorKind::NotConnected => Answer::Gone,
+            Some(Err(_)) | None => Answer::Unread,
         }
     }
 
