@@ -172,10 +172,7 @@ fn make_all(
     }
     let pinned = log_size * u64::from(arguments.pin_log);
     let nvram_size = NvramSize { asked: arguments.upper, pinned, lower };
-    let mut nvrams = Vec::new();
-    for path in &arguments.nvram {
-        nvrams.push((path.clone(), open_nvram(path, &nvram_size, arguments.force, making)?));
-    }
+    let nvrams = open_nvrams(&arguments.nvram, &nvram_size, arguments.force, making)?;
     making.go_on(Stage::Writing)?;
     let nvram_paths = arguments.nvram.iter().map(|path| real_place(path));
     let nvram = NvramSettings::of(nvram_paths, arguments.pin_log);
@@ -315,11 +312,25 @@ impl NvramSize {
     }
 }
 
+/// Opens or creates files or devices that become NVRAMs.
+///
+/// # Errors
+/// As for [`open_nvram`].
+pub(crate) fn open_nvrams(
+    paths: &[PathBuf],
+    size: &NvramSize,
+    is_forced: bool,
+    making: &Making,
+) -> Result<Vec<(PathBuf, DiskFile)>, Failure> {
+    let open = |path: &PathBuf| Ok((path.clone(), open_nvram(path, size, is_forced, making)?));
+    paths.iter().map(open).collect()
+}
+
 /// Opens or creates a file or device that becomes an NVRAM, with room on its host for all of it.
 ///
 /// # Errors
 /// [`Failure`] if there is something else on it, or it is too small.
-pub(crate) fn open_nvram(
+fn open_nvram(
     path: &Path,
     size: &NvramSize,
     is_forced: bool,

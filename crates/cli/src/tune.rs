@@ -24,7 +24,7 @@ use crate::folder::real_place;
 use crate::found::found_on;
 use crate::intents::INTENTS_NAME;
 use crate::log::{self, LOG_NAME, log_size_for};
-use crate::make_set::{NvramSize, lower_size, open_nvram, put_in_front};
+use crate::make_set::{NvramSize, lower_size, open_nvrams, put_in_front};
 use crate::making::Making;
 use crate::mkfs::remove_log;
 use crate::mkfs_arguments::refuse_without_log;
@@ -212,10 +212,7 @@ async fn give_nvram(
     let pinned = log_size * u64::from(arguments.pin_log);
     let lower = lower_size(arguments.lower, &arguments.nvram, &set.layout())?;
     let size = NvramSize { asked: None, pinned, lower };
-    let mut nvrams = Vec::new();
-    for place in &arguments.nvram {
-        nvrams.push((place.clone(), open_nvram(place, &size, arguments.force, making)?));
-    }
+    let nvrams = open_nvrams(&arguments.nvram, &size, arguments.force, making)?;
     let mut given = put_in_front(&volume.path, nvrams, (set, &size), runtime).await;
     if given.is_ok() {
         let paths = arguments.nvram.iter().map(|place| real_place(place));

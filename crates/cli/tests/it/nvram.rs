@@ -31,7 +31,7 @@ impl Place {
         Self::made_in(Folder::new(), &[&["--upper", "2M"], words].concat())
     }
 
-    fn made_in(folder: Folder, words: &[&str]) -> Self {
+    pub(crate) fn made_in(folder: Folder, words: &[&str]) -> Self {
         let (volume, nvram) = (folder.path("data"), folder.path("n0"));
         let place = Self { folder, volume, nvram };
         let arguments = ["mkfs", text(&place.volume), "--size", "64M", "--nvram"];
@@ -63,8 +63,15 @@ impl Place {
         Serving::start(&[&self.volume], &[])
     }
 
+    /// A server gets a file, and is killed.
+    pub(crate) fn killed_after(&self, name: &str, data: &[u8]) {
+        let serving = self.serve();
+        put(&serving, "data", name, data);
+        serving.kill();
+    }
+
     /// A start that must be refused.
-    fn refused(&self, why: &str) -> String {
+    pub(crate) fn refused(&self, why: &str) -> String {
         let run = duramen(&["serve", text(&self.volume), "--listen", "127.0.0.1:0"]);
         let told = run.failed(1, why);
         assert!(told.contains("--without-nvram"), "both ways out: {told}");
@@ -147,13 +154,9 @@ fn a_memory_that_is_cut_short_under_the_server_ends_no_server() {
 fn an_older_copy_of_the_nvram_is_refused() {
     let place = Place::made(&[]);
     let (copy, newer) = (place.folder.path("copy"), place.folder.path("newer"));
-    let serving = place.serve();
-    put(&serving, "data", "one", &letters(1));
-    serving.kill();
+    place.killed_after("one", &letters(1));
     fs::copy(&place.nvram, &copy).expect("a copy");
-    let serving = place.serve();
-    put(&serving, "data", "two", &letters(2));
-    serving.kill();
+    place.killed_after("two", &letters(2));
     fs::rename(&place.nvram, &newer).expect("a move");
     fs::copy(&copy, &place.nvram).expect("a copy");
     place.refused("it is an older copy, of start 2, and the volume has come to start 3");
@@ -167,9 +170,7 @@ fn what_is_given_up_stays_given_up() {
     let serving = place.serve();
     put(&serving, "data", "one", &letters(1));
     assert!(serving.stop().success());
-    let serving = place.serve();
-    put(&serving, "data", "two", &letters(2));
-    serving.kill();
+    place.killed_after("two", &letters(2));
     let away = place.folder.path("away");
     fs::rename(&place.nvram, &away).expect("a move");
     place.refused("it is missing");
@@ -177,9 +178,7 @@ fn what_is_given_up_stays_given_up() {
     assert!(run.code == 0 || run.code == 1, "{}", run.errors);
     place.has("/one", &letters(1));
     fs::rename(&away, &place.nvram).expect("a move");
-    let serving = place.serve();
-    put(&serving, "data", "three", &letters(3));
-    serving.kill();
+    place.killed_after("three", &letters(3));
     place.recovers("/one", &letters(1));
     place.has("/three", &letters(3));
     duramen(&["cat", text(&place.volume), "/two"]).failed(1, "no such");
@@ -236,9 +235,7 @@ fn a_set_is_given_an_nvram_and_loses_it_again() {
     assert!(told.contains("data"));
     duramen(&["tune", text(&volume), "--nvram", text(&nvram)]).good();
     let place = Place { folder, volume, nvram };
-    let serving = place.serve();
-    put(&serving, "data", "one", &letters(1));
-    serving.kill();
+    place.killed_after("one", &letters(1));
     let told = duramen(&["tune", text(&place.volume), "--no-nvram"]).failed(1, "not stopped");
     assert!(!told.contains("panicked"));
     assert!(place.serve().stop().success());

@@ -134,9 +134,7 @@ fn where_the_health_is_read_is_a_setting_of_an_nvram() {
 #[test]
 fn a_scrub_names_the_files_of_sectors_that_the_nvram_has_lost() {
     let place = Place::made(&["--policy", "sync"]);
-    let serving = place.serve();
-    put(&serving, "data", "one", &letters(1));
-    serving.kill();
+    place.killed_after("one", &letters(1));
     // Of a block of the file there is only the NVRAM's version.
     let mut bytes = fs::read(&place.nvram).expect("it is there");
     let data = &letters(1)[4096..4096 + 64];

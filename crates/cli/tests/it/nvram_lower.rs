@@ -42,9 +42,8 @@ fn a_set_with_its_log_in_the_nvram_has_everything_again_after_a_kill() {
         serving.kill();
         let away = place.folder.path("away");
         fs::rename(&place.nvram, &away).expect("a move");
-        let run = duramen(&["serve", text(&place.volume), "--listen", "127.0.0.1:0"]);
-        let told = run.failed(1, "it is missing, and it has data that the disks lack");
-        assert!(told.contains("--without-nvram") && told.contains(text(&place.nvram)), "{told}");
+        let told = place.refused("it is missing, and it has data that the disks lack");
+        assert!(told.contains(text(&place.nvram)), "{told}");
         fs::rename(&away, &place.nvram).expect("a move");
         place.recovers("/one", &many_letters(1));
         // A set that was stopped needs nothing of it.
@@ -59,9 +58,7 @@ fn what_the_disks_have_is_saved_without_the_log_in_the_nvram() {
     let serving = place.serve();
     put(&serving, "data", "one", &many_letters(1));
     assert!(serving.stop().success());
-    let serving = place.serve();
-    put(&serving, "data", "two", &many_letters(2));
-    serving.kill();
+    place.killed_after("two", &many_letters(2));
     fs::remove_file(&place.nvram).expect("it is lost");
     let run = on("fsck", &place.volume, &["--repair", "--without-nvram"]);
     assert!(run.code == 0 || run.code == 1, "{}", run.errors);

@@ -1,48 +1,39 @@
 //! Volumes behind two NVRAMs: killed, with one of the two, and with one that comes back.
 
 use std::fs;
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
-
-use crate::common::serving::{Serving, put};
+use crate::common::serving::put;
 use crate::common::{Folder, Run, duramen, pause};
-use crate::nvram::{letters, text};
+use crate::nvram::{Place, letters, text};
 
-struct Place {
-    folder: Folder,
-    volume: PathBuf,
-    nvrams: [PathBuf; 2],
+/// A volume with two NVRAMs.
+struct Pair {
+    place: Place,
+    second: PathBuf,
 }
 
-impl Place {
+impl Deref for Pair {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl Pair {
     fn made(words: &[&str]) -> Self {
         let folder = Folder::new();
-        let place = Self {
-            volume: folder.path("data"),
-            nvrams: [folder.path("n0"), folder.path("n1")],
-            folder,
-        };
-        let [n0, n1] = place.nvrams.each_ref().map(|path| text(path));
-        let arguments = ["mkfs", text(&place.volume), "--size", "64M", "--nvram", n0, n1];
-        duramen(&[&arguments[..], &["--upper", "2M"], words].concat()).good();
-        place
+        let second = folder.path("n1");
+        let words = [&[text(&second), "--upper", "2M"], words].concat();
+        let place = Place::made_in(folder, &words);
+        Self { place, second }
     }
 
-    fn serve(&self) -> Serving {
-        Serving::start(&[&self.volume], &[])
-    }
-
-    fn refused(&self, why: &str) {
-        let run = duramen(&["serve", text(&self.volume), "--listen", "127.0.0.1:0"]);
-        let told = run.failed(1, why);
-        assert!(told.contains("--without-nvram"), "both ways out: {told}");
-    }
-
-    fn status(&self) -> Value {
-        let run = duramen(&["nvram", "status", text(&self.volume), "--json"]);
-        serde_json::from_str(&run.output).expect("one object")
+    fn path(&self, number: usize) -> &Path {
+        if number == 0 { &self.nvram } else { &self.second }
     }
 
     /// States of both, in the order of the settings.
@@ -62,26 +53,21 @@ impl Place {
         panic!("the NVRAMs do not become {states:?}: {}", self.status());
     }
 
-    fn has(&self, name: &str, data: &[u8]) {
-        let told = duramen(&["cat", text(&self.volume), name]).good();
-        assert!(told.as_bytes() == data, "{name} has {} bytes", told.len());
-    }
-
     fn take_away(&self, number: usize) -> PathBuf {
         let away = self.folder.path(&format!("away{number}"));
-        fs::rename(&self.nvrams[number], &away).expect("a move");
+        fs::rename(self.path(number), &away).expect("a move");
         away
     }
 
     fn bring_back(&self, number: usize) {
         let away = self.folder.path(&format!("away{number}"));
-        fs::rename(away, &self.nvrams[number]).expect("a move");
+        fs::rename(away, self.path(number)).expect("a move");
     }
 }
 
 #[test]
 fn either_of_two_is_enough_and_one_that_comes_back_is_filled_first() {
-    let place = Place::made(&["--policy", "log"]);
+    let place = Pair::made(&["--policy", "log"]);
     let serving = place.serve();
     put(&serving, "data", "one", &letters(1));
     assert_eq!(place.states(), ["in", "in"]);
@@ -123,14 +109,10 @@ fn either_of_two_is_enough_and_one_that_comes_back_is_filled_first() {
 
 #[test]
 fn one_that_was_late_is_filled_at_the_next_start_and_a_stranger_is_left_alone() {
-    let place = Place::made(&["--policy", "sync"]);
-    let serving = place.serve();
-    put(&serving, "data", "one", &letters(1));
-    serving.kill();
+    let place = Pair::made(&["--policy", "sync"]);
+    place.killed_after("one", &letters(1));
     let late = place.take_away(1);
-    let serving = place.serve();
-    put(&serving, "data", "two", &letters(2));
-    serving.kill();
+    place.killed_after("two", &letters(2));
     place.bring_back(1);
     let serving = place.serve();
     place.wait(["in", "in"]);
@@ -139,15 +121,15 @@ fn one_that_was_late_is_filled_at_the_next_start_and_a_stranger_is_left_alone() 
     let serving = place.serve();
     put(&serving, "data", "three", &letters(3));
     // Another volume's, in its place.
-    let other = Place::made(&[]);
-    fs::copy(&other.nvrams[0], &place.nvrams[0]).expect("a copy");
-    let before = fs::read(&place.nvrams[0]).expect("it is there");
+    let other = Pair::made(&[]);
+    fs::copy(&other.nvram, &place.nvram).expect("a copy");
+    let before = fs::read(&place.nvram).expect("it is there");
     pause(Duration::from_secs(5));
     assert_eq!(place.states(), ["out", "in"]);
     let error = place.status()["copies"][0]["error"].as_str().map(str::to_owned);
     assert_eq!(error.as_deref(), Some("it is the NVRAM of another volume"));
     assert!(serving.stop().success());
-    assert!(fs::read(&place.nvrams[0]).expect("it is there") == before);
+    assert!(fs::read(&place.nvram).expect("it is there") == before);
     assert!(!late.exists());
     for (name, seed) in [("/one", 1), ("/two", 2), ("/three", 3)] {
         place.has(name, &letters(seed));
@@ -181,12 +163,12 @@ fn two_nvrams_are_no_single_point_of_failure_and_are_given_and_taken_together() 
     // The smaller one counts.
     let told = tune(&["--force", "--nvram", n0, n1]).good();
     assert!(told.contains("has the NVRAMs"), "{told}");
-    let place = Place { folder, volume: volume.clone(), nvrams: nvrams.clone() };
+    let [nvram, second] = nvrams.clone();
+    let place = Pair { place: Place { folder, volume: volume.clone(), nvram }, second };
     let serving = place.serve();
     put(&serving, "data", "one", &letters(1));
     assert!(place.status()["size_bytes"].as_u64() < Some(2 << 20));
     serving.kill();
     place.take_away(1);
-    assert!(place.serve().stop().success());
-    place.has("/one", &letters(1));
+    place.recovers("/one", &letters(1));
 }

@@ -113,6 +113,11 @@ impl Case {
         Self { device, fault, late, seed: prng.next_u64() >> 24, is_two, is_full }
     }
 
+    /// Whether a start uses the log device, drawn by chance.
+    pub(super) fn uses_lower(&self, prng: &mut Prng) -> bool {
+        self.device.level().is_some() && prng.chance(1, 2)
+    }
+
     /// The line without the device.
     pub(super) fn details(&self) -> String {
         let two = if self.is_two { " two" } else { "" };

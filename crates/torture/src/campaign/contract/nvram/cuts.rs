@@ -237,7 +237,7 @@ impl Cuts<'_> {
                 "without the NVRAM"
             }
         };
-        let uses_lower = case.device.level().is_some() && prng.chance(1, 2);
+        let uses_lower = case.uses_lower(prng);
         let stage = Stage::new(case.device, prng.next_u64(), &platters);
         let look = async { Ok::<_, String>(stage.open(way, uses_lower).await?.look().await) };
         match stage.executor.block_on(look) {
@@ -284,7 +284,7 @@ impl Left<'_> {
         allowed: &Allowed,
         prng: &mut Prng,
     ) -> Result<Back, String> {
-        let uses_lower = self.cuts.case.device.level().is_some() && prng.chance(1, 2);
+        let uses_lower = self.cuts.case.uses_lower(prng);
         let stage = Stage::new(self.cuts.case.device, prng.next_u64(), platters);
         stage.disks.iter().for_each(|disk| disk.start_trace());
         let returned = async {
@@ -308,7 +308,7 @@ impl Left<'_> {
     /// The memory cannot be read at first. The volume is refused, or returns an error in place of
     /// anything older; afterwards it has everything.
     fn unread(&self, prng: &mut Prng) -> Result<u64, String> {
-        let uses_lower = self.cuts.case.device.level().is_some() && prng.chance(1, 2);
+        let uses_lower = self.cuts.case.uses_lower(prng);
         let stage = Stage::new(self.cuts.case.device, prng.next_u64(), &self.platters);
         let range = rot::unread(prng);
         let fault = Struck::on(block::Verb::Read, sim::Effect::Eio).within(range.clone());

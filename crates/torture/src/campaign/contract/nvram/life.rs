@@ -105,7 +105,7 @@ impl Life {
         if prng.chance(1, 3) {
             callers.push(vec![Call::Stop]);
         }
-        let uses_lower = case.device.level().is_some() && prng.chance(1, 2);
+        let uses_lower = case.uses_lower(prng);
         let calls: Vec<Call> = callers.iter().flatten().cloned().collect();
         stage.disks.iter().for_each(|disk| disk.start_trace());
         let inner = prng.fork();
