@@ -162,7 +162,7 @@ fn make_all(
     let unit = arguments.stripe_unit.unwrap_or(usual.unit);
     let options = MakeOptions { unit, log: usual.log.min(least / LOG_SHARE), ..usual };
     let (log_size, layout) = check_disks((arguments, design), &options, (paths, &disks), &spares)?;
-    let lower = lower_size(arguments.lower, &arguments.nvram, &layout)?;
+    let lower = lower_size(arguments.lower, &layout)?;
     set_state::probe(folder)?;
     if !arguments.sparse {
         let all = disks.iter().zip(paths).chain(spares.iter().zip(&arguments.spare));
@@ -265,16 +265,8 @@ fn open_member(
 ///
 /// # Errors
 /// [`Failure::Usage`] if they are too few, or the set has no log.
-pub(crate) fn lower_size(
-    asked: Option<u64>,
-    nvrams: &[PathBuf],
-    layout: &Layout,
-) -> Result<u64, Failure> {
+pub(crate) fn lower_size(asked: Option<u64>, layout: &Layout) -> Result<u64, Failure> {
     let Some(asked) = asked else { return Ok(0) };
-    if nvrams.len() > 1 {
-        let sentence = "--lower takes one NVRAM: of two, neither has the log of the set";
-        return Err(Failure::Usage(sentence.to_owned()));
-    }
     let Some(least) = raid::least_log_device(layout) else {
         let sentence = "--lower is for the log of a mirror or RAID-5, and this set has none";
         return Err(Failure::Usage(sentence.to_owned()));
@@ -323,7 +315,15 @@ pub(crate) fn open_nvrams(
     making: &Making,
 ) -> Result<Vec<(PathBuf, DiskFile)>, Failure> {
     let open = |path: &PathBuf| Ok((path.clone(), open_nvram(path, size, is_forced, making)?));
-    paths.iter().map(open).collect()
+    let opened = paths.iter().map(open).collect::<Result<Vec<(PathBuf, DiskFile)>, Failure>>()?;
+    if let [(one, disk), (other, second)] = &opened[..]
+        && size.log_start(disk.geometry().size) != size.log_start(second.geometry().size)
+    {
+        let [one, other] = [one, other].map(|path| path.display());
+        let sentence = format!("with --lower, {one} and {other} have to be of one size");
+        return Err(Failure::Usage(sentence));
+    }
+    Ok(opened)
 }
 
 /// Opens or creates a file or device that becomes an NVRAM, with room on its host for all of it.

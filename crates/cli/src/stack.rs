@@ -303,10 +303,10 @@ impl Volume {
         let last = last.unwrap_or_default();
         let found = find_members(raid, witness.as_ref(), &self.silent, is_written)?;
         let latest = found.iter().map(|member| &member.label).max_by_key(|it| it.generation);
-        let candidate = Candidate::find(self, latest, access, device).await?;
+        let candidate = Candidate::find(self, latest, access, device, runtime).await?;
         let (members, devices) = self.open_members(found, access, device)?;
         let mut options = self.set_options(raid, witness, &members);
-        options.log_device = candidate.as_ref().and_then(|it| it.log_device(access));
+        options.log_devices = candidate.as_ref().map_or(Vec::new(), |it| it.log_devices(access));
         if let Some(folder) = folder.filter(|_| is_written) {
             set_state::probe(folder)?;
             let clock = runtime.clock.clone();

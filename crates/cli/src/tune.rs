@@ -210,7 +210,7 @@ async fn give_nvram(
 ) -> Result<(), Failure> {
     let log_size = volume.settings.log_size.unwrap_or_default();
     let pinned = log_size * u64::from(arguments.pin_log);
-    let lower = lower_size(arguments.lower, &arguments.nvram, &set.layout())?;
+    let lower = lower_size(arguments.lower, &set.layout())?;
     let size = NvramSize { asked: None, pinned, lower };
     let nvrams = open_nvrams(&arguments.nvram, &size, arguments.force, making)?;
     let mut given = put_in_front(&volume.path, nvrams, (set, &size), runtime).await;

@@ -34,6 +34,8 @@ pub(crate) struct Cache {
     pub(crate) memory: Rc<dyn BlockDevice>,
     /// The same, if it is two.
     pub(crate) twin: Option<Twin>,
+    /// The part of both for the log of the device below.
+    pub(crate) log: Option<Rc<dyn BlockDevice>>,
     pub(crate) runtime: Runtime,
     pub(crate) layout: Layout,
     pub(crate) id: Id,
@@ -114,6 +116,7 @@ impl Cache {
             below,
             memory,
             twin: None,
+            log: None,
             runtime,
             layout,
             id: label.id,
@@ -392,6 +395,11 @@ impl Cache {
             Some(partner) => partner.say(is_dirty).await,
             None => Ok(()),
         }
+    }
+
+    /// Whether nobody knows what the volume says of the NVRAM.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.partner.get().is_some_and(Partner::is_unsure)
     }
 
     /// Goes on without the memory, which cannot be written: brings below what it can still read,

@@ -144,7 +144,7 @@ impl Cache {
             let directory = self.directory.borrow();
             directory.dirty() == 0 && directory.lost().is_empty()
         };
-        if self.distrusts() && !self.passes() && is_empty {
+        if self.distrusts() && (!self.passes() || self.is_unsure()) && is_empty {
             self.settle_distrusted().await
         } else if !self.distrusts() && self.is_settled.get() {
             self.hold_again().await
@@ -157,13 +157,13 @@ impl Cache {
     async fn settle_distrusted(&self) -> Result<(), IoError> {
         let _alone = self.gate.exclusive().await;
         self.check(Verb::Flush)?;
-        if self.passes() || !self.distrusts() {
+        if self.passes() && !self.is_unsure() || !self.distrusts() {
             return Ok(());
         }
         self.empty(false, false).await?;
-        self.say(false).await?;
+        // Also if that fails: some disks may say so then.
         self.is_settled.set(true);
-        Ok(())
+        self.say(false).await
     }
 
     /// Holds writes again after a good reading.

@@ -58,13 +58,14 @@ use runtime::sync::Signal;
 pub use errors::OpenError;
 pub use format::{Id, Label};
 pub use opening::{look, make, open, open_paired};
-pub use opening_two::{Memories, judge_two, make_two, open_two};
+pub use opening_two::{Found, Memories, judge_two, make_two, open_two};
 pub use recovery::Recovered;
 pub use status::{Counts, Status, TwinState};
 
 use crate::cache::Cache;
 use crate::format::{BLOCK, Layout, SECTOR};
 use crate::health::Health;
+use crate::pairing::Leave;
 use crate::planted::{Bug, is_planted};
 use crate::twin::Twin;
 
@@ -135,6 +136,18 @@ impl Nvram {
     /// What it says of itself.
     pub fn label(&self) -> Label {
         self.cache.label.get()
+    }
+
+    /// Has this done before the volume's record says that nothing of the NVRAM is needed.
+    pub fn leave_with(&self, leave: Leave) {
+        if let Some(partner) = self.cache.partner.get() {
+            partner.leave_with(leave);
+        }
+    }
+
+    /// The log device in two NVRAMs, if they have one: both have what is written to it.
+    pub fn log_device(&self) -> Option<Rc<dyn BlockDevice>> {
+        self.cache.log.clone().filter(|log| log.geometry().size > 0)
     }
 
     /// Ranges of the volume that are lost until they are written.
@@ -347,6 +360,10 @@ impl BlockDevice for Nvram {
                 }
                 cache.memory.close().await?;
                 cache.below.close().await?;
+                // The device below may have used it until now.
+                if let Some(log) = &cache.log {
+                    log.close().await?;
+                }
             }
             Ok(())
         }

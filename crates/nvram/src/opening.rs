@@ -126,7 +126,7 @@ async fn open_at(
 ) -> Result<(Nvram, Recovered), OpenError> {
     check_size(&*below, &label)?;
     let layout = Layout { size: memory.geometry().size, buffers: label.buffers };
-    let recovery = recover(std::slice::from_ref(&memory), &layout, &label).await?;
+    let recovery = recover(std::slice::from_ref(&memory), None, &layout, &label).await?;
     let memory = Rc::new(Flushed::new(memory));
     begin(Cache::new(below, memory, runtime, label, recovery.directory), recovery.rest, generation)
         .await

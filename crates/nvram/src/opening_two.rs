@@ -1,25 +1,60 @@
 //! How two NVRAMs of one volume are made and opened, and how one of them comes back.
 
+use std::io::ErrorKind;
+use std::pin::pin;
 use std::rc::Rc;
 
-use block::{BlockDevice, Durability, IoError, Verb};
+use block::slice::split;
+use block::{BlockDevice, Buffer, Durability, Io, IoError, Verb};
 use futures::FutureExt;
 use futures::channel::oneshot;
+use futures::future::{Either, join, join_all, select};
 use runtime::Runtime;
 
 use crate::Nvram;
 use crate::cache::{Cache, write_labels};
 use crate::errors::OpenError;
-use crate::format::{BadLabel, Id, Label, Layout};
+use crate::format::{BLOCK, BadLabel, Id, LABEL, Label, Layout, SLOT};
 use crate::meeting::{Assembly, Role};
 use crate::opening::{begin, begin_with, check_size, first_label, layout_of, look, make_with};
 use crate::pairing::{Meeting, Pairing, Record, Unpaired};
 use crate::planted::{Bug, is_planted};
-use crate::recovery::{Recovered, Repair, recover};
-use crate::twin::{Copy, Fitted, Twin, label_of};
+use crate::recovery::{Elsewhere, Recovered, Repair, recover};
+use crate::twin::{Copy, Fitted, Joined, TIMEOUT, Twin, label_of};
+
+/// One of two memories as a volume finds it.
+#[derive(Clone)]
+pub struct Found {
+    /// The memory.
+    pub memory: Rc<dyn BlockDevice>,
+    /// The rest of its device, if that is for the log of the volume behind it. A flush of one makes
+    /// both durable.
+    pub log: Option<Rc<dyn BlockDevice>>,
+}
+
+impl From<Rc<dyn BlockDevice>> for Found {
+    fn from(memory: Rc<dyn BlockDevice>) -> Self {
+        Self { memory, log: None }
+    }
+}
+
+impl Found {
+    /// Bytes for a log, in whole blocks.
+    fn log_size(&self) -> u64 {
+        let size = self.log.as_ref().map_or(0, |log| log.geometry().size);
+        size - size % BLOCK
+    }
+
+    /// Closes it for nobody who waits: it may hang.
+    fn close_behind(self, runtime: &Runtime) {
+        let parts = self.log.into_iter().chain([self.memory]);
+        let closing: Vec<Io<()>> = parts.map(|part| part.close()).collect();
+        runtime.tasks.spawn(async move { drop(join_all(closing).await) }.boxed_local());
+    }
+}
 
 /// Memories as a volume finds them, in any order. `None` for one that is not there.
-pub type Memories = [Option<Rc<dyn BlockDevice>>; 2];
+pub type Memories = [Option<Found>; 2];
 
 /// The layout of each of two memories.
 fn layout_with(buffers: u64) -> Layout {
@@ -29,6 +64,18 @@ fn layout_with(buffers: u64) -> Layout {
 fn fitted(memory: &Rc<dyn BlockDevice>, layout: &Layout) -> Result<Copy, OpenError> {
     let size = memory.geometry().size;
     Fitted::fit(memory.clone(), layout.size).ok_or(OpenError::TooSmall(size))
+}
+
+/// A memory with so many bytes for a log behind it.
+fn with_log(found: &Found, layout: &Layout, log_size: u64) -> Result<Copy, OpenError> {
+    let memory = fitted(&found.memory, layout)?;
+    match &found.log {
+        _ if log_size == 0 => Ok(memory),
+        Some(log) if log.geometry().size >= log_size => {
+            Ok(Rc::new(Joined { memory, log: log.clone(), size: layout.size + log_size }))
+        }
+        _ => Err(OpenError::TooSmall(layout.size + found.log_size())),
+    }
 }
 
 /// Makes two devices the NVRAMs of a volume, whatever they held. The smaller one counts.
@@ -56,12 +103,17 @@ pub async fn make_two(
 pub async fn judge_two(
     memories: &Memories,
     pairing: &Pairing,
+    runtime: &Runtime,
 ) -> Result<(Assembly, [Result<Label, OpenError>; 2]), OpenError> {
-    let look_at = async |memory: &Option<Rc<dyn BlockDevice>>| match memory {
-        Some(memory) => look(memory).await,
+    let look_at = async |found: &Option<Found>| match found {
+        Some(it) => match select(pin!(look(&it.memory)), runtime.clock.sleep(TIMEOUT)).await {
+            Either::Left((label, _)) => label,
+            Either::Right(_) => Err(IoError::new(Verb::Read, 0, LABEL, ErrorKind::TimedOut).into()),
+        },
         None => Err(Unpaired::Missing.into()),
     };
-    let labels = [look_at(&memories[0]).await, look_at(&memories[1]).await];
+    let (one, other) = join(look_at(&memories[0]), look_at(&memories[1])).await;
+    let labels = [one, other];
     Ok((pairing.meet_two(&labels)?, labels))
 }
 
@@ -79,16 +131,16 @@ pub async fn open_two(
     pairing: Pairing,
     record: Option<Record>,
 ) -> Result<(Nvram, Recovered), OpenError> {
-    let (Assembly { meeting, roles, numbers }, labels) = judge_two(&memories, &pairing).await?;
-    let mut believed: Vec<(usize, Rc<dyn BlockDevice>, Label)> = Vec::new();
+    let (Assembly { meeting, roles, numbers }, labels) =
+        judge_two(&memories, &pairing, &runtime).await?;
+    let mut believed: Vec<(usize, Found, Label)> = Vec::new();
     let mut behind = None;
-    for (((memory, label), role), number) in
-        memories.into_iter().zip(labels).zip(roles).zip(numbers)
+    for (((found, label), role), number) in memories.into_iter().zip(labels).zip(roles).zip(numbers)
     {
-        match (memory, label, role) {
-            (Some(memory), Ok(label), Role::In) => believed.push((number, memory, label)),
-            (Some(memory), _, Role::Behind) => behind = Some(memory),
-            (Some(memory), ..) => drop(memory.close().await), // it is not of this volume
+        match (found, label, role) {
+            (Some(found), Ok(label), Role::In) => believed.push((number, found, label)),
+            (Some(found), _, Role::Behind) => behind = Some(found),
+            (Some(found), ..) => found.close_behind(&runtime), // it is not of this volume
             (None, ..) => {}
         }
     }
@@ -96,24 +148,37 @@ pub async fn open_two(
     let mut label = merged(believed.iter().map(|(.., label)| *label));
     check_size(&*below, &label)?;
     let layout = layout_with(label.buffers);
+    let log_size = believed.iter().map(|(_, found, _)| found.log_size()).min().unwrap_or(0);
     let mut copies = [None, None];
-    for (number, memory, _) in &believed {
-        copies[*number] = Some(fitted(memory, &layout)?);
+    for (number, found, _) in &believed {
+        copies[*number] = Some(with_log(found, &layout, log_size)?);
     }
     if meeting == Meeting::Void {
         let fresh = first_label(&layout, pairing.id, below.geometry().size);
         label = Label { generation, is_down: label.is_down, ..fresh };
         make_void(&mut copies, &layout, &label).await?;
     }
-    let twin = Twin::new(layout.size, copies, runtime.clone());
+    let twin = Twin::new(&layout, log_size, copies, runtime.clone());
     let all: Vec<Copy> = twin.copies().into_iter().map(|(_, copy)| copy).collect();
-    let recovery = recover(&all, &layout, &label).await?;
+    let source = behind.as_ref().and_then(|found| fitted(&found.memory, &layout).ok());
+    let recovery = {
+        let elsewhere = source.as_ref().map(|source| {
+            |at| {
+                let read = source.read(at, Buffer::unfilled(SLOT as usize));
+                let twin = twin.clone();
+                async move { twin.in_time(read, Verb::Read).await }.boxed_local()
+            }
+        });
+        let elsewhere = elsewhere.as_ref().map(|ask| ask as Elsewhere<'_>);
+        recover(&all, elsewhere, &layout, &label).await?
+    };
     if !is_planted(Bug::UnequalTwins) {
         repair(&twin, recovery.repairs).await?;
     }
-    let memory = Rc::new(twin.clone());
-    let mut cache = Cache::new(below, memory, runtime, label, recovery.directory);
+    let [memory, log] = split(Rc::new(twin.clone()), layout.size);
+    let mut cache = Cache::new(below, Rc::new(memory), runtime, label, recovery.directory);
     cache.twin = Some(twin.clone());
+    cache.log = Some(Rc::new(log));
     let (nvram, recovered) = begin(cache, recovery.rest, generation).await?;
     if let Some(record) = record {
         let is_dirty = !nvram.label().is_down;
@@ -121,9 +186,9 @@ pub async fn open_two(
         let pairing = Pairing { generation, is_dirty, out: Some(out), ..pairing };
         begin_with(&nvram, pairing, record).await?;
         record_call_outs(&nvram, &twin, out).await?;
-        if let Some(memory) = behind {
+        if let Some(found) = behind {
             // It is tried again by whoever looks for it.
-            drop(nvram.fill(memory));
+            drop(nvram.fill(found));
         }
     }
     Ok((nvram, recovered))
@@ -199,14 +264,11 @@ async fn record_call_outs(nvram: &Nvram, twin: &Twin, known: [bool; 2]) -> Resul
 impl Nvram {
     /// Fills one of two memories that does not count, beside the calls. When it has everything, it
     /// counts. Dropping the future abandons the answer alone.
-    pub fn fill(
-        &self,
-        memory: Rc<dyn BlockDevice>,
-    ) -> impl Future<Output = Result<(), OpenError>> + use<> {
+    pub fn fill(&self, found: Found) -> impl Future<Output = Result<(), OpenError>> + use<> {
         let (answer, answered) = oneshot::channel();
         let cache = self.cache.clone();
         let task = async move {
-            let _ = answer.send(cache.fill(memory).await); // the caller may have gone
+            let _ = answer.send(cache.fill(found).await); // the caller may have gone
         };
         self.cache.runtime.tasks.spawn(task.boxed_local());
         async move {
@@ -217,15 +279,15 @@ impl Nvram {
 }
 
 impl Cache {
-    async fn fill(&self, memory: Rc<dyn BlockDevice>) -> Result<(), OpenError> {
+    async fn fill(&self, found: Found) -> Result<(), OpenError> {
         let closed = || OpenError::Device(IoError::closed(Verb::Write));
         let twin = self.twin.as_ref().ok_or_else(closed)?;
-        let number = self.number_to_fill(twin, &memory).await;
-        let (number, copy) = match number.and_then(|it| Ok((it, fitted(&memory, &self.layout)?))) {
+        let number = self.number_to_fill(twin, &found.memory).await;
+        let copy = with_log(&found, &self.layout, twin.log_size());
+        let (number, copy) = match number.and_then(|number| Ok((number, copy?))) {
             Ok(judged) => judged,
             Err(error) => {
-                let closing = memory.close();
-                self.runtime.tasks.spawn(async move { drop(closing.await) }.boxed_local());
+                found.close_behind(&self.runtime);
                 return Err(error);
             }
         };

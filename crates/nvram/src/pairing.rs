@@ -37,7 +37,7 @@
 //!
 //! Commit point of a start: the volume's pairing, durably of the new generation.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use block::IoError;
@@ -145,10 +145,18 @@ impl Pairing {
 /// Makes a pairing durable on the disks of the volume.
 pub type Record = Rc<dyn Fn(Pairing) -> LocalBoxFuture<'static, Result<(), IoError>>>;
 
+/// Ends whatever else the volume may have in the NVRAM's devices.
+pub type Leave = Rc<dyn Fn() -> LocalBoxFuture<'static, Result<(), IoError>>>;
+
 /// The volume behind an NVRAM: its pairing, and how that is recorded.
 pub(crate) struct Partner {
     pairing: Cell<Pairing>,
     record: Record,
+    /// This comes before a record that nothing is needed, while others may still be made: it may
+    /// wait for one that calls a memory out.
+    leave: OnceCell<Leave>,
+    /// Whether the last record failed: the volume may have it or not, or some of its disks.
+    is_unsure: Cell<bool>,
     /// Held by the task that records: each changes what the one before it has recorded.
     recording: Lock,
 }
@@ -156,26 +164,51 @@ pub(crate) struct Partner {
 impl Partner {
     /// A volume with this pairing.
     pub(crate) fn new(pairing: Pairing, record: Record) -> Self {
-        Self { pairing: Cell::new(pairing), record, recording: Lock::default() }
+        let (pairing, is_unsure) = (Cell::new(pairing), Cell::new(false));
+        Self { pairing, record, leave: OnceCell::new(), is_unsure, recording: Lock::default() }
+    }
+
+    /// From now on this comes before a record that nothing of the NVRAM is needed.
+    pub(crate) fn leave_with(&self, leave: Leave) {
+        assert!(self.leave.set(leave).is_ok(), "there is one log device");
+    }
+
+    async fn leave(&self) -> Result<(), IoError> {
+        match self.leave.get() {
+            Some(leave) if self.pairing.get().is_dirty || self.is_unsure() => leave().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether nobody knows what the volume says.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.is_unsure.get()
     }
 
     async fn change(&self, change: impl FnOnce(Pairing) -> Pairing) -> Result<(), IoError> {
         let _alone = self.recording.exclusive().await;
         let pairing = change(self.pairing.get());
-        if pairing != self.pairing.get() {
-            (self.record)(pairing).await?;
-            self.pairing.set(pairing);
+        if pairing == self.pairing.get() && !self.is_unsure.get() {
+            return Ok(());
         }
+        self.is_unsure.set(!is_planted(Bug::SureAfterFailure));
+        (self.record)(pairing).await?;
+        self.pairing.set(pairing);
+        self.is_unsure.set(false);
         Ok(())
     }
 
     /// Records that what the NVRAM holds is void.
     pub(crate) async fn give_up(&self) -> Result<(), IoError> {
+        self.leave().await?;
         self.change(|known| known.given_up()).await
     }
 
     /// Records whether the NVRAM may hold something.
     pub(crate) async fn say(&self, is_dirty: bool) -> Result<(), IoError> {
+        if !is_dirty {
+            self.leave().await?;
+        }
         self.change(|known| Pairing { is_dirty, ..known }).await
     }
 

@@ -69,6 +69,8 @@ planted::bugs! {
     PaidAhead,
     /// Writes are held again after a bad battery before the volume's record says so.
     UnsaidReturn,
+    /// After a record that failed, the volume is taken to say what it said before.
+    SureAfterFailure,
     /// Lost sectors of a block are forgotten when another part of it is written.
     ForgottenLoss,
     /// Bytes that two memories have alike are believed, whatever their checksum.
@@ -77,6 +79,10 @@ planted::bugs! {
     HastyCallOut,
     /// A memory that is called out is believed.
     BelievedTwin,
+    /// A memory that hangs is waited for.
+    EndlessPatience,
+    /// A memory that does not count is not asked for what has rotted in the other one.
+    UnaskedTwin,
     /// A memory that comes back counts before it is filled.
     UnfilledTwin,
     /// An entry that one of two memories alone has after a cut stays there alone.

@@ -12,6 +12,8 @@
 //! Each of two memories has everything that was answered, and a cut leaves them unlike: any header
 //! of either that fits the data of either tells what the buffer holds. That both are alike proves
 //! nothing. An entry that only one of them has is written to the other before anything rests on it.
+//! A memory that does not count is asked last: its headers prove nothing, but data that fit the
+//! header of one that counts are those.
 //!
 //! Invariants:
 //! 1. Of the entries of a block that are whole and not void, the latest holds.
@@ -23,7 +25,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer as Memory, IoError};
+use block::{BlockDevice, Buffer as Memory, Io, IoError};
 use bytes::Bytes;
 use futures::future::join_all;
 
@@ -91,9 +93,13 @@ enum Content {
     Unread(Header),
 }
 
+/// Reads a buffer, at this byte, of a memory that does not count.
+pub(crate) type Elsewhere<'a> = &'a dyn Fn(u64) -> Io<Memory>;
+
 /// Reads all buffers of an NVRAM, which was flushed.
 pub(crate) async fn recover(
     copies: &[Rc<dyn BlockDevice>],
+    elsewhere: Option<Elsewhere<'_>>,
     layout: &Layout,
     label: &Label,
 ) -> Result<Recovery, IoError> {
@@ -102,8 +108,13 @@ pub(crate) async fn recover(
     let before = label.first_sequence.saturating_sub(1);
     void.iter_mut().for_each(|mark| *mark = (*mark).max(before));
     let durable = durable.max(label.durable);
-    let Buffers { contents, durable, mut last, repairs } =
+    let mut buffers =
         read_buffers(copies, layout, (&label.id, &void), (durable, before.max(durable))).await?;
+    if let Some(elsewhere) = elsewhere.filter(|_| !is_planted(Bug::UnaskedTwin)) {
+        let of = (&label.id, &void[..]);
+        ask_elsewhere(elsewhere, copies.len(), layout, of, &mut buffers).await;
+    }
+    let Buffers { contents, durable, mut last, repairs } = buffers;
     if is_planted(Bug::OldSequences) {
         last = durable;
     }
@@ -206,6 +217,36 @@ async fn read_buffers(
         }
     }
     Ok(buffers)
+}
+
+/// Takes the data of entries that have rotted from a memory that does not count, if it has those.
+async fn ask_elsewhere(
+    elsewhere: Elsewhere<'_>,
+    copies: usize,
+    layout: &Layout,
+    (id, void): (&Id, &[u64]),
+    buffers: &mut Buffers,
+) {
+    for (buffer, (content, ..)) in (0..).zip(&mut buffers.contents) {
+        let (Content::Broken(header) | Content::Unread(header)) = content else { continue };
+        let Header { place, sequence, mask, lost, data_sum, .. } = *header;
+        if sequence <= void[buffer as usize] {
+            continue;
+        }
+        let Ok(slot) = elsewhere(layout.slot(buffer)).await else { continue };
+        let mut heads =
+            [&slot[..HEAD], &slot[TAIL..]].map(|bytes| Header::decode(bytes, id)).into_iter();
+        let is_same = heads.any(|head| head.is_some_and(|head| head.sequence == sequence));
+        if is_same && sum(&slot[HEAD..TAIL]) == data_sum {
+            let head = header.encode();
+            let bytes = Bytes::from([&head, &slot[HEAD..TAIL], &head].concat());
+            let offset = layout.slot(buffer);
+            let repairs = (0..copies).map(|copy| Repair { copy, offset, bytes: bytes.clone() });
+            // Later than those of the headers alone.
+            buffers.repairs.extend(repairs);
+            *content = Content::Whole(Entry { place, sequence, mask, lost, data_sum });
+        }
+    }
 }
 
 /// The blocks whose latest entry has data, and those whose latest entry has lost some.

@@ -6,6 +6,8 @@
 //! ([`Twin::fill`]): everything is copied to it while writes go on, what they change meanwhile is
 //! copied again, and at last the volume records that it counts.
 //!
+//! One that hangs is called out, too, when the other one has done the call: nobody waits for it.
+//!
 //! A read gives the bytes of one copy. Checksums are above: a reader that finds a wrong one asks
 //! [`BlockDevice::mend`] for the version of the other copy.
 //!
@@ -18,7 +20,7 @@
 //! Not asserted: 1, 2 and 4, which are about the medium and which `tests/it/twins.rs` breaks.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::pin::pin;
@@ -30,8 +32,8 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::{Either, LocalBoxFuture, join_all, select};
-use runtime::Runtime;
 use runtime::sync::{Lock, Signal};
+use runtime::{Instant, Runtime};
 
 use crate::format::{LABEL, Label, Layout, SECTOR};
 use crate::planted::{Bug, is_planted};
@@ -41,8 +43,12 @@ use crate::status::TwinState;
 const CHUNK: u64 = 128 << 10;
 /// Chunks that are copied while calls wait.
 const LAST_CHUNKS: usize = 4;
-/// Time after which a call of a memory that comes back has failed.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after which a call of a memory that comes back has failed, or the first one of any.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after which a memory that counts is called out for a call that the other one has done, or
+/// for a read, and the interval at which that is looked for. It is that of a disk of a set.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Interval at which the end of a fill is looked for.
 const STEP: Duration = Duration::from_millis(10);
@@ -59,6 +65,8 @@ pub(crate) struct Twin(Rc<Shared>);
 
 struct Shared {
     size: u64,
+    /// Bytes of it that are for a log, at its end.
+    log_size: u64,
     runtime: Runtime,
     /// Those that count.
     copies: RefCell<[Option<Copy>; 2]>,
@@ -78,13 +86,43 @@ struct Shared {
     /// A copy could not be called out: nothing is answered any more.
     failure: RefCell<Option<IoError>>,
     is_closed: Cell<bool>,
+    /// Calls under way, by their order, and whether a task looks after them.
+    calls: RefCell<BTreeMap<u64, Call>>,
+    next_call: Cell<u64>,
+    is_watching: Cell<bool>,
+}
+
+/// A call of a copy that is under way.
+struct Call {
+    number: usize,
+    since: Instant,
+    /// Whether the copy should have done it: there is the other one, or it is a read.
+    is_due: Rc<Cell<bool>>,
+}
+
+/// A call of a copy, as long as somebody waits for it.
+struct Watched<'a> {
+    twin: &'a Twin,
+    key: u64,
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.twin.0.calls.borrow_mut().remove(&self.key);
+    }
 }
 
 impl Twin {
-    /// A memory of this size over those that count.
-    pub(crate) fn new(size: u64, copies: [Option<Copy>; 2], runtime: Runtime) -> Self {
+    /// A memory of this layout over those that count, with so many bytes for a log behind it.
+    pub(crate) fn new(
+        layout: &Layout,
+        log_size: u64,
+        copies: [Option<Copy>; 2],
+        runtime: Runtime,
+    ) -> Self {
         Self(Rc::new(Shared {
-            size,
+            size: layout.size + log_size,
+            log_size,
             runtime,
             copies: RefCell::new(copies),
             reasons: RefCell::default(),
@@ -96,6 +134,9 @@ impl Twin {
             calls_out: RefCell::default(),
             failure: RefCell::default(),
             is_closed: Cell::new(false),
+            calls: RefCell::default(),
+            next_call: Cell::new(0),
+            is_watching: Cell::new(false),
         }))
     }
 
@@ -108,6 +149,11 @@ impl Twin {
     /// Which of them do not count.
     pub(crate) fn out(&self) -> [bool; 2] {
         self.0.copies.borrow().each_ref().map(Option::is_none)
+    }
+
+    /// Bytes for a log behind the memory.
+    pub(crate) fn log_size(&self) -> u64 {
+        self.0.log_size
     }
 
     /// How a copy stands.
@@ -177,8 +223,7 @@ impl Twin {
         if !is_free || self.0.is_closed.get() {
             return Err(IoError::new(Verb::Write, 0, 0, ErrorKind::ResourceBusy));
         }
-        let chunks = (LABEL..self.0.size - LABEL).step_by(CHUNK as usize);
-        *self.0.pending.borrow_mut() = Some(chunks.map(|at| at / CHUNK).collect());
+        *self.0.pending.borrow_mut() = Some(chunks_of(&(0..self.0.size)).collect());
         let filled = if is_planted(Bug::UnfilledTwin) {
             finish(&copy).await
         } else {
@@ -221,14 +266,17 @@ impl Twin {
         }
         let chunk = self.0.pending.borrow_mut().as_mut().and_then(BTreeSet::pop_first);
         let Some(chunk) = chunk else { return Ok(()) };
-        let start = (chunk * CHUNK).max(LABEL);
-        let end = ((chunk + 1) * CHUNK).min(self.0.size - LABEL);
-        if start >= end {
-            return Ok(()); // a label alone is there
+        let (whole, memory) = (chunk * CHUNK..(chunk + 1) * CHUNK, self.0.size - self.0.log_size);
+        // All but the labels, which each has of its own.
+        for part in [LABEL..memory - LABEL, memory..self.0.size] {
+            let (start, end) = (whole.start.max(part.start), whole.end.min(part.end));
+            if start < end {
+                let read = self.read(start, Memory::unfilled((end - start) as usize)).await?;
+                let write = copy.write(start, vec![read.freeze()], Durability::Plain);
+                self.in_time(write, Verb::Write).await?;
+            }
         }
-        let read = self.read(start, Memory::unfilled((end - start) as usize)).await?;
-        let write = copy.write(start, vec![read.freeze()], Durability::Plain);
-        self.in_time(write, Verb::Write).await
+        Ok(())
     }
 
     /// A call of a copy that comes back: no other call waits for it for long.
@@ -243,8 +291,15 @@ impl Twin {
         }
     }
 
-    /// Waits for a call of a copy as long as that counts. `None` if it does not any more.
-    async fn while_in<T>(&self, number: usize, mut call: Io<T>) -> Option<Result<T, IoError>> {
+    /// Waits for a call of a copy as long as that counts. `None` if it does not any more. Once the
+    /// call is due, the copy may not hang.
+    async fn while_in<T>(
+        &self,
+        number: usize,
+        mut call: Io<T>,
+        is_due: &Rc<Cell<bool>>,
+    ) -> Option<Result<T, IoError>> {
+        let _watched = self.watch(number, is_due);
         loop {
             let left = self.0.left.wait();
             if self.out()[number] {
@@ -257,6 +312,37 @@ impl Twin {
         }
     }
 
+    /// Takes note of a call of a copy. A task looks after all of them while there are any.
+    fn watch(&self, number: usize, is_due: &Rc<Cell<bool>>) -> Watched<'_> {
+        let (clock, key) = (&self.0.runtime.clock, self.0.next_call.get());
+        self.0.next_call.set(key + 1);
+        let call = Call { number, since: clock.now(), is_due: is_due.clone() };
+        self.0.calls.borrow_mut().insert(key, call);
+        if !self.0.is_watching.replace(true) {
+            let twin = self.clone();
+            let work = async move {
+                while !twin.0.calls.borrow().is_empty() && !twin.0.is_closed.get() {
+                    twin.0.runtime.clock.sleep(LOOK).await;
+                    twin.call_out_silent().await;
+                }
+                twin.0.is_watching.set(false);
+            };
+            self.0.runtime.tasks.spawn(work.boxed_local());
+        }
+        Watched { twin: self, key }
+    }
+
+    /// Calls out a copy that has not done a call for long, which is due.
+    async fn call_out_silent(&self) {
+        let now = self.0.runtime.clock.now();
+        let is_silent = |call: &&Call| call.is_due.get() && now.since(call.since) > PATIENCE;
+        let silent = self.0.calls.borrow().values().find(is_silent).map(|call| call.number);
+        if let Some(number) = silent.filter(|_| !is_planted(Bug::EndlessPatience)) {
+            let error = IoError::new(Verb::Write, 0, 0, ErrorKind::TimedOut);
+            let _ = self.call_out(number, error).await; // the last one may hang as any disk may
+        }
+    }
+
     /// Makes a change on every copy that counts, and calls out those that miss it.
     async fn change(
         &self,
@@ -265,24 +351,25 @@ impl Twin {
         call: impl Fn(usize, &Copy) -> Io<()>,
     ) -> Result<(), IoError> {
         let _open = self.0.gate.shared().await;
-        let calls = self
-            .copies()
-            .into_iter()
-            .map(async |(number, copy)| (number, self.while_in(number, call(number, &copy)).await));
+        let is_somewhere = Rc::new(Cell::new(false));
+        let calls = self.copies().into_iter().map(async |(number, copy)| {
+            let done = self.while_in(number, call(number, &copy), &is_somewhere).await;
+            is_somewhere.set(is_somewhere.get() || matches!(done, Some(Ok(()))));
+            (number, done)
+        });
         let done = join_all(calls).await;
         if let Some(pending) = self.0.pending.borrow_mut().as_mut() {
             pending.extend(chunks_of(&range));
         }
-        let is_anywhere = done.iter().any(|(_, done)| matches!(done, Some(Ok(()))));
         for (number, done) in done {
             let Some(Err(error)) = done else { continue };
-            if !is_anywhere {
+            if !is_somewhere.get() {
                 return Err(error);
             }
             self.call_out(number, error).await?;
         }
         self.recorded(verb).await?;
-        if is_anywhere { Ok(()) } else { Err(IoError::new(verb, 0, 0, ErrorKind::Other)) }
+        if is_somewhere.get() { Ok(()) } else { Err(IoError::new(verb, 0, 0, ErrorKind::Other)) }
     }
 
     /// Waits until the volume says durably which copies are called out.
@@ -356,9 +443,10 @@ impl Twin {
         call: impl Fn(&Copy, Memory) -> Io<Memory>,
     ) -> Result<Memory, IoError> {
         let mut failed = IoError::new(Verb::Read, offset, length as u64, ErrorKind::Other);
+        let is_due = Rc::new(Cell::new(true));
         for (number, copy) in self.copies() {
             let room = Memory::unfilled(length);
-            match self.while_in(number, call(&copy, room)).await {
+            match self.while_in(number, call(&copy, room), &is_due).await {
                 Some(Ok(read)) => return Ok(read),
                 Some(Err(error)) => failed = error,
                 None => {}
@@ -427,9 +515,10 @@ impl BlockDevice for Twin {
         let work = async move {
             let _open = twin.0.gate.shared().await;
             let (mut right, mut wrong) = (None::<Memory>, Vec::new());
+            let is_due = Rc::new(Cell::new(true));
             for (number, copy) in twin.copies() {
                 let read = copy.read(offset, Memory::unfilled(length as usize));
-                match twin.while_in(number, read).await {
+                match twin.while_in(number, read, &is_due).await {
                     Some(Ok(read)) if is_right(&read) => right = right.or(Some(read)),
                     Some(_) => wrong.push((number, copy)),
                     None => {}
@@ -439,7 +528,7 @@ impl BlockDevice for Twin {
             let bytes = Memory::copied(&right).freeze();
             for (number, copy) in wrong {
                 let write = copy.write(offset, vec![bytes.clone()], Durability::Plain);
-                let _ = twin.while_in(number, write).await;
+                let _ = twin.while_in(number, write, &is_due).await;
             }
             Ok(Some(right))
         };
@@ -454,6 +543,59 @@ impl BlockDevice for Twin {
             join_all(closing).await.into_iter().collect()
         };
         work.boxed_local()
+    }
+}
+
+/// A memory, and behind it the part of its device that is for a log.
+pub(crate) struct Joined {
+    pub(crate) memory: Copy,
+    pub(crate) log: Rc<dyn BlockDevice>,
+    /// Bytes of both.
+    pub(crate) size: u64,
+}
+
+impl Joined {
+    /// The part that has a byte, and the byte there.
+    fn part(&self, offset: u64) -> (&dyn BlockDevice, u64) {
+        match offset.checked_sub(self.memory.geometry().size) {
+            Some(behind) => (&*self.log, behind),
+            None => (&*self.memory, offset),
+        }
+    }
+}
+
+impl BlockDevice for Joined {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.size, ..self.memory.geometry() }
+    }
+
+    fn read(&self, offset: u64, buffer: Memory) -> Io<Memory> {
+        let (part, at) = self.part(offset);
+        part.read(at, buffer)
+    }
+
+    fn read_medium(&self, offset: u64, buffer: Memory) -> Io<Memory> {
+        let (part, at) = self.part(offset);
+        part.read_medium(at, buffer)
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        let (part, at) = self.part(offset);
+        part.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.memory.flush() // that of both
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        let (part, at) = self.part(offset);
+        part.discard(at, length)
+    }
+
+    fn close(&self) -> Io<()> {
+        let parts = [self.memory.close(), self.log.close()];
+        async move { join_all(parts).await.into_iter().collect() }.boxed_local()
     }
 }
 

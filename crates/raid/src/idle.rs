@@ -43,7 +43,7 @@ pub(crate) async fn pardoned(
     devices: &[Rc<dyn BlockDevice>],
     found: &[(usize, Read)],
     (refused, witness, is_meant): (&Refused, Option<&Witness>, bool),
-    apart: Option<&Rc<dyn BlockDevice>>,
+    apart: &[Rc<dyn BlockDevice>],
     runtime: &Runtime,
 ) -> Option<Pardoned> {
     if !matches!(refused, Refused::TooFew { .. }) || found.iter().any(|it| it.1.is_overwritten) {
@@ -57,8 +57,8 @@ pub(crate) async fn pardoned(
         went_with_all(&labels[place], story) && (!is_offline || is_meant)
     };
     let (slot, place) = *seats.stale.iter().find(lacks_nothing)?;
-    let is_told = !story.has_log_apart || apart.is_some();
-    let apart = apart.filter(|_| story.has_log_apart);
+    let is_told = !story.has_log_apart || !apart.is_empty();
+    let apart = if story.has_log_apart { apart } else { &[] };
     let of_story = (story, &seats, apart);
     let is_idle = is_told && is_idle(devices, found, of_story, (slot, place), runtime).await;
     if !is_idle && !is_planted(Bug::EarlyPardons) {
@@ -89,7 +89,7 @@ fn went_with_all(label: &Label, story: &Label) -> bool {
 async fn is_idle(
     devices: &[Rc<dyn BlockDevice>],
     found: &[(usize, Read)],
-    (story, seats, apart): (&Label, &Seats, Option<&Rc<dyn BlockDevice>>),
+    (story, seats, apart): (&Label, &Seats, &[Rc<dyn BlockDevice>]),
     (slot, place): (usize, usize),
     runtime: &Runtime,
 ) -> bool {

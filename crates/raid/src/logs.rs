@@ -134,11 +134,7 @@ pub(crate) fn hole_in(found: &BTreeMap<u64, Found>) -> Option<u64> {
 /// Reads the records that any member has, or the log device, if there is one to ask. A member whose
 /// log cannot be read stays in: it may give its data, and its log later. If the last record may be
 /// in blocks that are unreadable at the moment, reading is retried.
-pub(crate) async fn read_logs(
-    members: &Members,
-    size: u64,
-    apart: Option<&Rc<dyn BlockDevice>>,
-) -> Logs {
+pub(crate) async fn read_logs(members: &Members, size: u64, apart: &[Rc<dyn BlockDevice>]) -> Logs {
     let read = async || {
         let mut logs = read_all(members, size, apart).await;
         if hole_in(&logs.records).is_some() && !is_planted(Bug::UnaskedHoles) {
@@ -149,7 +145,7 @@ pub(crate) async fn read_logs(
     members.retry(read, |logs| !logs.are_incomplete(members, size)).await
 }
 
-async fn read_all(members: &Members, size: u64, apart: Option<&Rc<dyn BlockDevice>>) -> Logs {
+async fn read_all(members: &Members, size: u64, apart: &[Rc<dyn BlockDevice>]) -> Logs {
     let mut found: BTreeMap<u64, Vec<(Found, usize)>> = BTreeMap::new();
     let mut unread: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     let mut unread_in_part = Vec::new();
@@ -159,12 +155,13 @@ async fn read_all(members: &Members, size: u64, apart: Option<&Rc<dyn BlockDevic
         unread_in_part.extend(log.unread_in_part.into_iter().map(|it| (slot, it)));
         log.found.into_iter().for_each(|one| count(&mut found, one));
     }
-    let (mut unread_apart, mut in_part_apart) = (Vec::new(), Vec::new());
-    if let Some(device) = apart {
-        let log = read_apart(members, device).await;
-        (unread_apart, in_part_apart) = (log.unread, log.unread_in_part);
-        let found_apart = log.found.into_iter().map(|one| Found { is_apart: true, ..one });
+    let mut logs_apart = Vec::new();
+    for device in apart {
+        let mut log = read_apart(members, device).await;
+        let found_apart = std::mem::take(&mut log.found).into_iter();
+        let found_apart = found_apart.map(|one| Found { is_apart: true, ..one });
         found_apart.for_each(|one| count(&mut found, one));
+        logs_apart.push(log);
     }
     let mut records = one_of_each(found);
     if is_planted(Bug::MembersFirst)
@@ -178,15 +175,22 @@ async fn read_all(members: &Members, size: u64, apart: Option<&Rc<dyn BlockDevic
     if !is_planted(Bug::TornBodies) {
         later.for_each(|(slot, (at, _))| unread.entry(at).or_default().push(slot));
     }
-    let size_apart = apart.map_or(0, |device| apart::ring_of(&**device));
+    let size_apart = apart.first().map_or(0, |device| apart::ring_of(&**device));
     let mut next = places_behind(latest_of(&records, true), size_apart);
     // A record of changes goes to the members alone only after the device was left.
     let was_left = latest_of(&records, false).is_some_and(|latest| {
         Some(latest.record.place.sequence) == last && !latest.record.changes.is_empty()
     });
-    let may_hide_apart = in_part_apart.iter().any(|(_, number)| Some(*number) > last)
-        || (!was_left || is_planted(Bug::SoughtInVain))
-            && next.any(|at| unread_apart.contains(&at));
+    // A device that can be read shows that the record was not answered.
+    let in_part = |log: &OfMember| {
+        let all = log.unread_in_part.iter().filter(|(_, number)| Some(*number) > last);
+        all.map(|(at, _)| *at).collect::<Vec<u64>>()
+    };
+    let is_unread = |at: u64| {
+        logs_apart.iter().all(|log| log.unread.contains(&at) || in_part(log).contains(&at))
+    };
+    let may_hide_apart = logs_apart.iter().flat_map(in_part).any(is_unread)
+        || (!was_left || is_planted(Bug::SoughtInVain)) && !apart.is_empty() && next.any(is_unread);
     Logs { records, unread, may_hide_apart }
 }
 

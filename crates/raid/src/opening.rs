@@ -214,12 +214,12 @@ pub async fn open(
         let scratch = devices.iter().map(in_memory).collect();
         let (witness, report_silence) = (options.witness.clone(), options.report_silence.clone());
         let (is_meant, gives_up_log) = (options.is_meant, options.gives_up_log);
-        let log_device = options.log_device.clone();
+        let log_devices = options.log_devices.clone();
         let rehearsal = OpenOptions {
             witness,
             is_meant,
             report_silence,
-            log_device,
+            log_devices,
             gives_up_log,
             ..OpenOptions::default()
         };
@@ -354,7 +354,7 @@ async fn open_chosen(
     let latest = found.iter().map(|(_, read)| read.label.generation).chain(witnessed).max();
     let latest = latest.unwrap_or_default();
     let gone = gone_of(&assembly, found);
-    let is_lacking = assembly.label.has_log_apart && options.log_device.is_none();
+    let is_lacking = assembly.label.has_log_apart && options.log_devices.is_empty();
     if is_lacking && !options.gives_up_log && !options.accepts_loss {
         return Err(OpenError::NoLogDevice);
     }
@@ -417,7 +417,7 @@ async fn return_to(
     let sums = Rc::new(Sums::new(members.clone(), missed.clone(), accepts_unread));
     let Returned { log, map, recalled } =
         recover((&members, &sums, &missed), options, runtime).await?;
-    log.given.replace(options.log_device.clone());
+    log.given.replace(options.log_devices.clone());
     members.are_open();
     sums.know(map.clone());
     if !recalled.is_empty() {
@@ -438,7 +438,7 @@ async fn choose_or_pardon(
     let chosen = choose(found, options.witness.as_ref(), options.is_meant);
     let Err(refused) = chosen else { return chosen };
     let known = (&refused, options.witness.as_ref(), options.is_meant);
-    let apart = options.log_device.as_ref();
+    let apart = &options.log_devices[..];
     let Some(Pardoned { found, witness, slot }) =
         pardoned(devices, found, known, apart, runtime).await
     else {

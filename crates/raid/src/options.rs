@@ -70,8 +70,8 @@ pub struct OpenOptions {
     /// Whether a person accepts losses if too few members are there. Nothing is written to the
     /// disks.
     pub accepts_loss: bool,
-    /// The log device, which is only read.
-    pub log_device: Option<Rc<dyn BlockDevice>>,
+    /// The log device, which is only read; or the devices, any of which may have a record.
+    pub log_devices: Vec<Rc<dyn BlockDevice>>,
     /// Whether a person gives up what only the log device has. [`Set::renew_sums`] is to follow:
     /// until it is done, the labels say that the device is needed.
     pub gives_up_log: bool,
@@ -96,7 +96,7 @@ impl Default for OpenOptions {
             witnessed,
             cache: 8 << 20,
             accepts_loss: false,
-            log_device: None,
+            log_devices: Vec::new(),
             gives_up_log: false,
             read_errors_per_hour: READ_ERRORS_PER_HOUR,
             report_silence: Rc::new(|_| ()),

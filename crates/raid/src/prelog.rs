@@ -146,8 +146,8 @@ pub(crate) struct PreLog {
     own: Rc<Ring>,
     /// The log device, until nothing on it is needed.
     apart: RefCell<Option<Rc<Apart>>>,
-    /// The device to close with the set.
-    pub(crate) given: RefCell<Option<Rc<dyn BlockDevice>>>,
+    /// The devices to close with the set.
+    pub(crate) given: RefCell<Vec<Rc<dyn BlockDevice>>>,
     waiting: RefCell<VecDeque<Waiting>>,
     is_busy: Cell<bool>,
     is_writing: Cell<bool>,
@@ -324,7 +324,7 @@ impl PreLog {
         self: &Rc<Self>,
         device: Rc<dyn BlockDevice>,
     ) -> Result<(), IoError> {
-        self.given.replace(Some(device.clone()));
+        self.given.replace(vec![device.clone()]);
         self.wait(Job::Begin(Rc::new(Apart::new(device))), false).await.map(|_| ())
     }
 

@@ -115,10 +115,11 @@ async fn read_records(
     options: &OpenOptions,
 ) -> Result<BTreeMap<u64, Found>, OpenError> {
     let has_apart = members.label().has_log_apart || is_planted(Bug::BelievedLogDevices);
-    let apart = options.log_device.as_ref().filter(|_| has_apart && !options.gives_up_log);
+    let is_asked = has_apart && !options.gives_up_log;
+    let apart = if is_asked { &options.log_devices[..] } else { &[] };
     let logs = read_logs(members, size, apart).await;
     if options.accepts_loss {
-        let is_lacking = has_apart && apart.is_none();
+        let is_lacking = has_apart && apart.is_empty();
         let may_lack = logs.may_lack_the_last(members, size) || is_lacking || logs.may_hide_apart;
         members.counts.note(|done| done.may_lack_the_last = may_lack);
     } else if logs.may_hide_apart {

@@ -4,11 +4,12 @@
 //! not to be trusted, the members get the records, and what the log device has is brought home.
 //! After a write to it has failed, only `up` leads back.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use block::slice::split;
 use block::{BlockDevice, IoError};
+use futures::FutureExt;
 use nvram::Nvram;
 use nvram::health::Health;
 use raid::Set;
@@ -18,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 /// The log device; see the module.
 pub(super) struct Lower {
-    device: Rc<dyn BlockDevice>,
+    /// It is there once the NVRAM is open.
+    device: OnceCell<Rc<dyn BlockDevice>>,
     set: Rc<Set>,
     /// Whether it was in use when that was last asked for.
     is_begun: Cell<bool>,
@@ -40,17 +42,14 @@ pub(super) struct LowerStatus {
 
 /// The part of an NVRAM's file that holds writes, and the log device behind it, if the labels of
 /// the set name one.
-pub(super) fn parts(
-    memory: Rc<dyn BlockDevice>,
-    label: &Label,
-) -> (Rc<dyn BlockDevice>, Option<Rc<dyn BlockDevice>>) {
+pub(super) fn parts(memory: Rc<dyn BlockDevice>, label: &Label) -> nvram::Found {
     let start = label.nvram.and_then(|nvram| nvram.log_start);
     match start.filter(|&start| start < memory.geometry().size && start.is_multiple_of(4096)) {
         Some(start) => {
             let [upper, lower] = split(memory, start);
-            (Rc::new(upper), Some(Rc::new(lower)))
+            nvram::Found { memory: Rc::new(upper), log: Some(Rc::new(lower)) }
         }
-        None => (memory, None),
+        None => memory.into(),
     }
 }
 
@@ -63,9 +62,9 @@ fn is_in_use(nvram: &Nvram) -> bool {
 
 impl Lower {
     /// The log device of a set, which does not get its records yet.
-    pub(super) fn new(device: Rc<dyn BlockDevice>, set: &Rc<Set>) -> Self {
+    pub(super) fn new(set: &Rc<Set>) -> Self {
         Self {
-            device,
+            device: OnceCell::new(),
             set: set.clone(),
             is_begun: Cell::new(false),
             is_distrusted: Cell::new(false),
@@ -73,6 +72,22 @@ impl Lower {
             may_be_used: Cell::new(false),
             changing: Lock::default(),
         }
+    }
+
+    /// Takes note of the device, in an NVRAM that has just been opened. None of its records is
+    /// needed when the labels say that the set needs nothing of the NVRAM.
+    pub(super) fn is_in(self: &Rc<Self>, device: Rc<dyn BlockDevice>, nvram: &Nvram) {
+        let _ = self.device.set(device); // a volume is opened once
+        let lower = self.clone();
+        nvram.leave_with(Rc::new(move || {
+            let lower = lower.clone();
+            async move { lower.may_be_used(false).await }.boxed_local()
+        }));
+    }
+
+    /// The parts of an NVRAM that comes back.
+    pub(super) fn parts_of(&self, memory: Rc<dyn BlockDevice>) -> nvram::Found {
+        parts(memory, &self.set.label())
     }
 
     /// Begins or ends its use, as the NVRAM is in use or not.
@@ -90,10 +105,15 @@ impl Lower {
             self.has_failed.set(true);
         }
         let is_wanted = is_in_use(nvram) && self.may_be_used.get() && !self.has_failed.get();
-        if is_wanted && !self.is_begun.get() {
+        if is_wanted
+            && !self.is_begun.get()
+            && let Some(device) = self.device.get()
+        {
             self.is_distrusted.set(false);
-            match self.set.log_to(self.device.clone()).await {
+            match self.set.log_to(device.clone()).await {
                 Ok(()) => self.is_begun.set(true),
+                Err(error) if error.is_full() => {} // a host of the members: it is tried again
+                Err(_) if self.set.is_closed() => return Ok(()),
                 Err(_) => self.has_failed.set(true),
             }
             if self.is_distrusted.get() {
@@ -121,11 +141,13 @@ impl Lower {
     /// # Errors
     /// The set has stopped.
     pub(super) async fn may_be_used(&self, may: bool) -> Result<(), IoError> {
-        let _alone = self.changing.exclusive().await;
-        self.may_be_used.set(may);
         if may {
+            // A task that uses it may wait for this.
+            self.may_be_used.set(true);
             return Ok(());
         }
+        let _alone = self.changing.exclusive().await;
+        self.may_be_used.set(false);
         self.is_begun.set(false);
         self.set.log_to_members().await
     }
@@ -147,6 +169,7 @@ impl Lower {
 
     pub(super) fn status(&self) -> LowerStatus {
         let records = self.set.log_device().map_or(0, |state| state.records);
-        LowerStatus { size_bytes: self.device.geometry().size, records }
+        let size_bytes = self.device.get().map_or(0, |device| device.geometry().size);
+        LowerStatus { size_bytes, records }
     }
 }

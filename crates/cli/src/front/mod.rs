@@ -28,6 +28,7 @@ use block::{BlockDevice, IoError};
 use duramen_settings::NvramSettings;
 use futures::FutureExt;
 use nvram::health::Health;
+use nvram::meeting::Role;
 use nvram::pairing::{Meeting, Pairing, Record, Unpaired};
 use nvram::{Nvram, Recovered};
 use raid::Set;
@@ -86,8 +87,8 @@ pub(crate) struct Candidate {
     twins: Option<Twins>,
     /// Its device, or those of two, or the reason why the set may be opened without it.
     memory: Result<Memories, String>,
-    /// The log device of the set.
-    lower: Option<Rc<dyn BlockDevice>>,
+    /// The log device of the set, in each that is believed.
+    lower: Vec<Rc<dyn BlockDevice>>,
 }
 
 /// The devices of an NVRAM.
@@ -160,6 +161,7 @@ impl Candidate {
         label: Option<&Label>,
         access: Access,
         device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+        runtime: &Runtime,
     ) -> Result<Option<Self>, Failure> {
         let settings = volume.settings.nvram.as_ref();
         let known = label.and_then(|label| Some((label, pairing_of(label)?)));
@@ -182,8 +184,8 @@ impl Candidate {
             let alone = pairing.alone(accepts_loss(volume));
             alone.map_err(|missing| refusal(&volume.path, &paths, missing))?;
             let (paths, health) = (paths.clone(), health.clone());
-            let kind = Kind::File;
-            Ok(Some(Self { paths, health, kind, twins: None, memory: Err(why), lower: None }))
+            let (kind, lower) = (Kind::File, Vec::new());
+            Ok(Some(Self { paths, health, kind, twins: None, memory: Err(why), lower }))
         };
         if volume.is_nvram_given_up {
             return without("what it alone had is given up".to_owned());
@@ -201,7 +203,7 @@ impl Candidate {
         }
         let is_persistent = found.iter().flatten().all(|(_, kind)| *kind == Kind::Pmem);
         let kind = if is_persistent { Kind::Pmem } else { Kind::File };
-        let Judged { meeting, twins, memory, lower } = judge(found, label, &pairing).await;
+        let Judged { meeting, twins, memory, lower } = judge(found, label, &pairing, runtime).await;
         match meeting {
             // A reader has no use for an empty one.
             Ok(Meeting::Void) if access != Access::ReadWrite => {
@@ -217,11 +219,13 @@ impl Candidate {
         }
     }
 
-    /// The log device of the set, to be read.
-    pub(crate) fn log_device(&self, access: Access) -> Option<Rc<dyn BlockDevice>> {
-        let lower = self.lower.clone()?;
+    /// The log device of the set, to be read, in each NVRAM that is believed.
+    pub(crate) fn log_devices(&self, access: Access) -> Vec<Rc<dyn BlockDevice>> {
         let is_written = access == Access::ReadWrite;
-        Some(if is_written { lower } else { Rc::new(ScratchDevice::new(lower)) })
+        let read = |lower: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
+            if is_written { lower.clone() } else { Rc::new(ScratchDevice::new(lower.clone())) }
+        };
+        self.lower.iter().map(read).collect()
     }
 
     /// Opens it in front of the set, which has this label in force.
@@ -239,7 +243,8 @@ impl Candidate {
         let Some(pairing) = pairing_of(&set.label()) else {
             return Ok(None); // the label that holds is older, and was never acknowledged under
         };
-        let lower = lower.map(|device| Rc::new(Lower::new(device, set)));
+        let (has_lower, alone) = (!lower.is_empty(), lower.first().cloned());
+        let lower = has_lower.then(|| Rc::new(Lower::new(set)));
         let (is_written, absence) = (access == Access::ReadWrite, memory.as_ref().err().cloned());
         let opened = match memory {
             Ok(memory) => {
@@ -251,6 +256,10 @@ impl Candidate {
         let presence = match opened {
             Ok((nvram, recovered)) => {
                 let nvram = Rc::new(nvram);
+                let log = if twins.is_some() { nvram.log_device() } else { alone };
+                if let Some((lower, log)) = lower.as_ref().zip(log) {
+                    lower.is_in(log, &nvram);
+                }
                 if let Some(source) = health.as_deref().filter(|_| is_written) {
                     let mut monitor = monitor_of(source, runtime);
                     // Before anything is written.
@@ -276,18 +285,11 @@ impl Candidate {
                 Presence::Absent { why, is_missed: pairing.is_dirty }
             }
         };
-        let survives_power = match kind {
-            Kind::Pmem => Some(true),
-            Kind::File => {
-                let is_volatile = |path: &PathBuf| is_in_memory(path).is_ok_and(|is| is);
-                paths.iter().any(is_volatile).then_some(false)
-            }
-        };
         Ok(Some(Front {
+            survives_power: survives_power(kind, &paths),
             paths,
             twins,
             kind,
-            survives_power,
             health,
             device: OnceCell::new(),
             runtime: runtime.clone(),
@@ -295,6 +297,15 @@ impl Candidate {
             lower,
             is_busy: Cell::new(false),
         }))
+    }
+}
+
+/// Whether what NVRAMs hold outlives the power, if that is known.
+fn survives_power(kind: Kind, paths: &[PathBuf]) -> Option<bool> {
+    let is_volatile = |path: &PathBuf| is_in_memory(path).is_ok_and(|is| is);
+    match kind {
+        Kind::Pmem => Some(true),
+        Kind::File => paths.iter().any(is_volatile).then_some(false),
     }
 }
 
@@ -324,21 +335,26 @@ struct Judged {
     meeting: Result<Meeting, nvram::OpenError>,
     twins: Option<Twins>,
     memory: Memories,
-    /// The log device of the set in it.
-    lower: Option<Rc<dyn BlockDevice>>,
+    /// The log device of the set, in each that is believed.
+    lower: Vec<Rc<dyn BlockDevice>>,
 }
 
 /// Judges an NVRAM that was found, or two of which one was found.
-async fn judge(found: Vec<Found>, label: &Label, pairing: &Pairing) -> Judged {
+async fn judge(found: Vec<Found>, label: &Label, pairing: &Pairing, runtime: &Runtime) -> Judged {
     if pairing.out.is_some() {
-        let (twins, memories) = Twins::found(found);
-        let judged = nvram::judge_two(&memories, pairing).await;
-        let meeting = judged.map(|(assembly, _)| twins.judged(assembly));
+        let (twins, memories) = Twins::found(found, label);
+        let judged = nvram::judge_two(&memories, pairing, runtime).await;
+        let judged = judged.map(|(assembly, _)| assembly);
+        let roles = judged.as_ref().map_or(Vec::new(), |assembly| assembly.roles.to_vec());
+        let believed = memories.iter().zip(roles).filter(|(_, role)| *role == Role::In);
+        let lower = believed.filter_map(|(found, _)| found.as_ref()?.log.clone()).collect();
+        let meeting = judged.map(|assembly| twins.judged(assembly));
         let memory = Memories::Two(memories);
-        return Judged { meeting, twins: Some(twins), memory, lower: None };
+        return Judged { meeting, twins: Some(twins), memory, lower };
     }
     let (memory, _) = found.into_iter().flatten().next().expect("one was found");
-    let (memory, lower) = parts(memory, label);
+    let nvram::Found { memory, log } = parts(memory, label);
+    let lower = log.into_iter().collect();
     let label = nvram::look(&memory).await;
     let meeting = label.and_then(|label| Ok(pairing.meet(&label)?));
     Judged { meeting, twins: None, memory: Memories::One(memory), lower }
@@ -364,8 +380,11 @@ async fn open_memories(
         }
         (Memories::Two(memories), record) => {
             let is_read = record.is_none();
-            let as_opened = |memory| if is_read { in_memory(memory) } else { memory };
-            let memories = memories.map(|memory| memory.map(as_opened));
+            // Nothing gets to the log of one that is read.
+            let as_opened = |found: nvram::Found| {
+                if is_read { in_memory(found.memory).into() } else { found }
+            };
+            let memories = memories.map(|found| found.map(as_opened));
             nvram::open_two(below, memories, runtime, pairing, record).await
         }
     }

@@ -14,6 +14,9 @@ use nvram::{Nvram, TwinState};
 use serde::{Deserialize, Serialize};
 use server::reactor::elsewhere;
 
+use raid::label::Label;
+
+use super::lower::parts;
 use super::{Found, Front, memory_of};
 use crate::words;
 
@@ -27,7 +30,7 @@ const MAX_DOUBLINGS: u32 = 6;
 
 /// Facts about each of two, in the order of the settings.
 pub(super) struct Twins {
-    /// Why each is not used, if it is not.
+    /// Why each could not be used when it was last looked for.
     why: RefCell<[Option<String>; 2]>,
     /// The number that each has.
     numbers: RefCell<[usize; 2]>,
@@ -55,12 +58,12 @@ pub(super) enum CopyState {
 
 impl Twins {
     /// Those that were found, and why others were not.
-    pub(super) fn found(found: Vec<Found>) -> (Self, nvram::Memories) {
+    pub(super) fn found(found: Vec<Found>, label: &Label) -> (Self, nvram::Memories) {
         let mut why = [(); 2].map(|()| Some("volume.toml does not name it".to_owned()));
         let mut memories = [None, None];
         for (at, found) in found.into_iter().enumerate() {
             match found {
-                Ok((memory, _)) => (memories[at], why[at]) = (Some(memory), None),
+                Ok((memory, _)) => (memories[at], why[at]) = (Some(parts(memory, label)), None),
                 Err(error) => why[at] = Some(error),
             }
         }
@@ -92,14 +95,19 @@ impl Front {
     pub(super) fn copies(&self) -> Vec<CopyStatus> {
         let states = self.nvram().and_then(|nvram| nvram.status().twins);
         let (Some(twins), Some(states)) = (&self.twins, states) else { return Vec::new() };
-        let (numbers, whys) = (*twins.numbers.borrow(), twins.why.borrow().clone());
-        let each = self.paths.iter().zip(numbers).zip(whys);
-        let copy = |((path, number), why): ((&PathBuf, usize), Option<String>)| {
+        let (numbers, mut whys) = (*twins.numbers.borrow(), twins.why.borrow_mut());
+        let each = self.paths.iter().zip(numbers).zip(whys.iter_mut());
+        let copy = |((path, number), why): ((&PathBuf, usize), &mut Option<String>)| {
             let (state, error) = match &states[number] {
-                TwinState::In => (CopyState::In, None),
+                TwinState::In => {
+                    *why = None; // it does not say why it will be called out
+                    (CopyState::In, None)
+                }
                 TwinState::Filling => (CopyState::Filling, None),
-                TwinState::Out(Some(error)) => (CopyState::Out, Some(error.to_string())),
-                TwinState::Out(None) => (CopyState::Out, why),
+                TwinState::Out(error) => {
+                    let of_call_out = error.as_ref().map(ToString::to_string);
+                    (CopyState::Out, why.clone().or(of_call_out))
+                }
             };
             CopyStatus { path: path.clone(), state, error }
         };
@@ -147,7 +155,11 @@ impl Front {
         let why = match opened {
             Ok(disk) => {
                 let (memory, _) = memory_of(disk, &|disk| device(disk));
-                nvram.fill(memory).await.err().map(|error| error.to_string())
+                let found = match &self.lower {
+                    Some(lower) => lower.parts_of(memory),
+                    None => memory.into(),
+                };
+                nvram.fill(found).await.err().map(|error| error.to_string())
             }
             Err(error) => Some(error.to_string()),
         };

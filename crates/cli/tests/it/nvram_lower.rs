@@ -8,11 +8,11 @@ use crate::common::{Folder, duramen, on};
 use crate::nvram::{Place, letters, text};
 
 /// Letters for many stripes: so much goes past the NVRAM, to the disks.
-fn many_letters(seed: u8) -> Vec<u8> {
+pub(crate) fn many_letters(seed: u8) -> Vec<u8> {
     (0..8).flat_map(|turn| letters(seed.wrapping_add(turn))).collect()
 }
 
-fn disks(folder: &Folder) -> [PathBuf; 3] {
+pub(crate) fn disks(folder: &Folder) -> [PathBuf; 3] {
     ["d0", "d1", "d2"].map(|name| folder.path(name))
 }
 
@@ -116,6 +116,15 @@ fn a_log_that_cannot_be_in_an_nvram_is_refused_before_anything_is_written() {
     let told = "--lower 1 MiB is too little: this set takes 1.5 MiB at least";
     assert!(run.code == 2 && run.errors.contains(told), "{}", run.errors);
     assert!(!nvram.exists() && !volume.exists());
+    let second = folder.path("n1");
+    fs::write(&nvram, vec![0; 8 << 20]).expect("a file");
+    fs::write(&second, vec![0; 9 << 20]).expect("a file");
+    let mut words = vec!["mkfs", text(&volume), "--size", "64M", "--lower", "2M", "--raid5"];
+    words.extend(disks.iter().map(|disk| text(disk)));
+    words.extend(["--nvram", text(&nvram), text(&second)]);
+    let run = duramen(&words);
+    assert!(run.code == 2 && run.errors.contains("have to be of one size"), "{}", run.errors);
+    assert!(!volume.exists());
 }
 
 /// The server that serves a volume says how it stands.

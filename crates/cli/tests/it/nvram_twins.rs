@@ -5,9 +5,10 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::common::serving::put;
+use crate::common::serving::{Serving, put};
 use crate::common::{Folder, Run, duramen, pause};
 use crate::nvram::{Place, letters, text};
+use crate::nvram_lower::{disks, many_letters};
 
 /// A volume with two NVRAMs.
 struct Pair {
@@ -105,6 +106,41 @@ fn either_of_two_is_enough_and_one_that_comes_back_is_filled_first() {
     // A volume that was stopped needs neither.
     place.take_away(0);
     place.has("/four", &letters(4));
+}
+
+#[test]
+fn a_set_has_everything_again_with_either_of_two_that_have_its_log() {
+    let folder = Folder::new();
+    let (disks, second) = (disks(&folder), folder.path("n1"));
+    let mut words = vec![text(&second), "--upper", "2M", "--lower", "4M", "--policy", "log"];
+    words.extend(["--sparse", "--raid5"].into_iter().chain(disks.iter().map(|disk| text(disk))));
+    let place = Pair { place: Place::made_in(folder, &words), second };
+    let mut written = Vec::new();
+    let mut write = |serving: &Serving| {
+        let name = format!("f{}", written.len());
+        put(serving, "data", &name, &many_letters(written.len() as u8));
+        let lower = place.status()["lower"].clone();
+        assert_eq!(lower["size_bytes"], 4 << 20);
+        assert!(lower["records"].as_u64() > Some(0), "{lower}");
+        written.push(name);
+    };
+    for missing in [0, 1] {
+        let serving = place.serve();
+        place.wait(["in", "in"]); // the one that was away is filled
+        write(&serving);
+        serving.kill();
+        place.take_away(missing);
+        let serving = place.serve();
+        write(&serving);
+        serving.kill();
+        place.take_away(1 - missing);
+        place.bring_back(missing);
+        place.refused("it lacks the latest data, and the other NVRAM");
+        place.bring_back(1 - missing);
+    }
+    for (seed, name) in written.iter().enumerate() {
+        place.recovers(&format!("/{name}"), &many_letters(seed as u8));
+    }
 }
 
 #[test]

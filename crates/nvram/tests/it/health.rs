@@ -52,6 +52,7 @@ fn beside_a_battery(running: &Running, device: &Nvram, model: &Model, prng: &mut
             go_on(Duration::from_micros(1), prng);
             before = (!is_good).then(|| model.durable());
         }
+        running.fails_late.set(prng.below(8) == 0);
         let length = Duration::from_micros(100 * (1 + prng.below(200)));
         go_on(length, prng);
         if let Some(before) = before.as_ref().filter(|_| prng.below(4) == 0) {
@@ -106,7 +107,7 @@ fn nothing_is_answered_with_a_bad_battery_that_is_not_below() {
 fn each_rule_of_the_battery_that_is_broken_is_seen() {
     use nvram::planted::Bug;
 
-    for bug in [Bug::IgnoredBattery, Bug::HastyPass, Bug::UnsaidReturn] {
+    for bug in [Bug::IgnoredBattery, Bug::HastyPass, Bug::UnsaidReturn, Bug::SureAfterFailure] {
         let found = crate::with(bug, || {
             (0..200).find(|&seed| std::panic::catch_unwind(|| live(seed)).is_err())
         });
@@ -117,6 +118,33 @@ fn each_rule_of_the_battery_that_is_broken_is_seen() {
 
 fn block(byte: u8) -> Vec<bytes::Bytes> {
     vec![vec![byte; 4096].into()]
+}
+
+/// The disks get the record that nothing is needed of the memory, which is reported as failed.
+/// Gives whether a start without the memory refuses after a write was answered.
+fn is_needed_after_a_late_failure() -> bool {
+    let running = Running::of(1, &new_volume());
+    let device = running.open().expect("it is its own");
+    running.fails_late.set(true);
+    device.heed(Health::Low);
+    running.world.executor.run_for(Duration::from_secs(1));
+    assert!(!running.pairing().is_dirty);
+    running.fails_late.set(false);
+    device.heed(Health::Good);
+    running.world.executor.run_for(Duration::from_secs(1));
+    let write = device.write(0, block(1), Durability::Through);
+    running.world.executor.block_on(write).expect("nothing fails");
+    Running::of(2, &running.kill()).open_alone().is_err()
+}
+
+#[test]
+fn after_a_record_that_failed_nothing_is_held_before_another_one() {
+    assert!(is_needed_after_a_late_failure());
+    #[cfg(feature = "planted-bugs")]
+    {
+        let bug = nvram::planted::Bug::SureAfterFailure;
+        assert!(!crate::with(bug, is_needed_after_a_late_failure));
+    }
 }
 
 /// A battery becomes bad while 40 blocks cannot go below. Gives what the disk below has of a block

@@ -3,10 +3,12 @@
 //!
 //! The volume keeps its pairing in a sector of a disk of its own.
 
+use std::cell::Cell;
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
 
-use block::{BlockDevice, Buffer, Durability, Verb};
+use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use futures::FutureExt;
 use nvram::pairing::{Meeting, Pairing, Record, Unpaired};
 use nvram::{Nvram, OpenError, open_paired};
@@ -27,6 +29,8 @@ pub(crate) struct Volume {
 pub(crate) struct Running {
     pub(crate) world: World,
     book: Rc<Disk>,
+    /// Whether a record fails when it is already on the disk.
+    pub(crate) fails_late: Rc<Cell<bool>>,
 }
 
 fn encoded(pairing: &Pairing) -> Vec<u8> {
@@ -51,7 +55,7 @@ impl Running {
     pub(crate) fn of(seed: u64, volume: &Volume) -> Self {
         let world = World::new(seed, &volume.platters);
         let book = Disk::resumed(&world.executor, volume.book.clone());
-        Self { world, book }
+        Self { world, book, fails_late: Rc::default() }
     }
 
     pub(crate) fn pairing(&self) -> Pairing {
@@ -60,10 +64,17 @@ impl Running {
     }
 
     fn record(&self) -> Record {
-        let book = self.book.clone();
+        let (book, fails_late) = (self.book.clone(), self.fails_late.clone());
         Rc::new(move |pairing| {
             let bytes = vec![encoded(&pairing).into()];
-            book.write(0, bytes, Durability::Through).boxed_local()
+            let (written, fails_late) =
+                (book.write(0, bytes, Durability::Through), fails_late.clone());
+            async move {
+                written.await?;
+                let late = || IoError::new(Verb::Write, 0, SECTOR, ErrorKind::TimedOut);
+                if fails_late.get() { Err(late()) } else { Ok(()) }
+            }
+            .boxed_local()
         })
     }
 

@@ -11,7 +11,7 @@ use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::FutureExt;
 use nvram::format::{LABEL, Layout, SECTOR, SLOT};
 use nvram::pairing::{Pairing, Record, Unpaired};
-use nvram::{Nvram, OpenError, TwinState, open_two};
+use nvram::{Found, Nvram, OpenError, TwinState, open_two};
 use sim::{Choice, Disk, Effect, Executor, Fault, Honesty, Image, Platter, Prng};
 
 use crate::world::{ID, MEMORY, Model, VOLUME, play, torn};
@@ -65,6 +65,10 @@ fn new_volume() -> Volume {
     running.kill()
 }
 
+fn found(memory: Rc<Disk>) -> Found {
+    (memory as Rc<dyn BlockDevice>).into()
+}
+
 fn layout() -> Layout {
     Layout::of(MEMORY).expect("it is large enough")
 }
@@ -109,7 +113,7 @@ impl Running {
 
     /// Opens it with those memories that are there.
     fn open(&self, are_there: [bool; 2]) -> Result<Nvram, OpenError> {
-        let memory = |at: usize| are_there[at].then(|| self.memory(at) as Rc<dyn BlockDevice>);
+        let memory = |at: usize| are_there[at].then(|| found(self.memory(at)));
         let runtime = self.executor.runtime();
         // Whichever comes first.
         let memories = [memory(1), memory(0)];
@@ -120,7 +124,7 @@ impl Running {
 
     /// Fills a memory that comes back.
     fn fill(&self, device: &Nvram, number: usize) -> Result<(), OpenError> {
-        self.executor.block_on(device.fill(self.reopened(number)))
+        self.executor.block_on(device.fill(found(self.reopened(number))))
     }
 
     fn cut(&self, prng: &mut Prng) -> Volume {
@@ -194,7 +198,7 @@ fn work(running: &Running, device: &Nvram, model: &Model, prng: &mut Prng) -> Me
     met.called_out += u32::from(before == [false; 2] && running.out() != before);
     let missing = running.out().iter().position(|is_out| *is_out);
     if let Some(number) = missing.filter(|_| prng.below(3) > 0) {
-        let mut filling = device.fill(running.reopened(number)).boxed_local();
+        let mut filling = device.fill(found(running.reopened(number))).boxed_local();
         let length = Duration::from_micros(200 * (1 + prng.below(3_000)));
         let filled = executor.block_on_for(length, &mut filling);
         met.filled += u32::from(filled.is_some_and(|it| it.is_ok()));
@@ -510,13 +514,81 @@ fn a_start_on_one_alone_that_was_cut_off_makes_no_tear_of_the_other_a_loss() {
     assert_eq!(byte(&running, &device, 0), Some(1), "it was acknowledged");
 }
 
+/// A start on the second memory alone was cut off, and then an entry of it rots. Gives the byte
+/// that is read of its block, and that after a kill with the first one missing.
+fn rotten_in_the_later_one() -> [Option<u8>; 2] {
+    let volume = written();
+    let running = Running::of(2, &volume);
+    running.book.inject(Fault::on(Verb::Write, Effect::Eio).forever());
+    assert!(running.open([false, true]).is_err());
+    let mut between = running.kill();
+    between.book = volume.book.clone();
+    let running = Running::of(3, &between);
+    running.memory(1).rot(layout().slot(0) + SECTOR, 3);
+    let device = running.open([true; 2]).expect("both are there");
+    let first = byte(&running, &device, 0);
+    running.executor.run_for(Duration::from_secs(1));
+    let running = Running::of(4, &running.kill());
+    let device = running.open([false, true]).expect("it has everything");
+    [first, byte(&running, &device, 0)]
+}
+
+#[test]
+fn one_that_is_behind_gives_what_has_rotted_in_the_other() {
+    assert_eq!(rotten_in_the_later_one(), [Some(1); 2]);
+    #[cfg(feature = "planted-bugs")]
+    {
+        let bug = nvram::planted::Bug::UnaskedTwin;
+        assert_eq!(crate::with(bug, rotten_in_the_later_one), [None; 2]);
+    }
+}
+
+const FOREVER: Effect = Effect::Slow(Duration::from_secs(1 << 30));
+
+/// One memory hangs in calls of a verb, at its opening or later. Gives whether a write, a flush and
+/// a read are answered within so many seconds, and which memory is out then.
+fn answered_beside_one_that_hangs(verb: Verb, is_early: bool, seconds: u64) -> (bool, [bool; 2]) {
+    let running = Running::of(2, &written());
+    let hang = || running.memory(0).inject(Fault::on(verb, FOREVER).forever());
+    if is_early {
+        hang();
+    }
+    let device = running.open([true; 2]).expect("the other one does not hang");
+    if !is_early {
+        hang();
+    }
+    let work = async {
+        device.write(0, block(9), Durability::Plain).await.expect("the other one has it");
+        device.flush().await.expect("the other one has it");
+        let read = device.read(4096, Buffer::unfilled(4096)).await;
+        assert_eq!(read.expect("the other one has it")[0], 2);
+    };
+    let is_done = running.executor.block_on_for(Duration::from_secs(seconds), work).is_some();
+    running.executor.run_for(Duration::from_millis(100)); // a read does not wait for the record
+    (is_done, running.out())
+}
+
+#[test]
+fn one_that_hangs_is_called_out_when_the_other_one_has_done_the_call() {
+    for verb in [Verb::Write, Verb::Flush, Verb::Read] {
+        let answered = |seconds| answered_beside_one_that_hangs(verb, false, seconds);
+        assert_eq!(answered(29), (false, [false; 2]), "{verb:?}");
+        assert_eq!(answered(32), (true, [true, false]), "{verb:?}");
+        #[cfg(feature = "planted-bugs")]
+        {
+            let bug = nvram::planted::Bug::EndlessPatience;
+            assert_eq!(crate::with(bug, || answered(1_000)), (false, [false; 2]));
+        }
+    }
+    assert_eq!(answered_beside_one_that_hangs(Verb::Read, true, 1), (true, [true, false]));
+}
+
 #[test]
 fn one_that_hangs_and_is_called_out_holds_nobody_up() {
     let running = Running::of(2, &written());
     let device = running.open([true; 2]).expect("both are its own");
     let executor = &running.executor;
-    let forever = Effect::Slow(Duration::from_secs(1 << 30));
-    running.memory(1).inject(Fault::on(Verb::Write, forever).forever());
+    running.memory(1).inject(Fault::on(Verb::Write, FOREVER).forever());
     let mut write = device.write(0, block(9), Durability::Through);
     assert!(executor.block_on_for(Duration::from_secs(1), &mut write).is_none());
     running.memory(1).inject(Fault::on(Verb::Flush, Effect::Eio).forever());
@@ -524,8 +596,8 @@ fn one_that_hangs_and_is_called_out_holds_nobody_up() {
     executor.block_on(write).expect("the other one has it");
     assert_eq!(running.out(), [false, true]);
     let again = running.reopened(1);
-    again.inject(Fault::on(Verb::Write, forever).forever());
-    let mut filled = device.fill(again).boxed_local();
+    again.inject(Fault::on(Verb::Write, FOREVER).forever());
+    let mut filled = device.fill(found(again)).boxed_local();
     let written = executor.block_on_for(Duration::from_millis(100), &mut filled);
     assert!(written.is_none());
     executor.block_on(device.write(0, block(8), Durability::Through)).expect("it waits for none");

@@ -97,7 +97,7 @@ impl World {
     }
 
     async fn open(&self) -> Result<Set, OpenError> {
-        let options = OpenOptions { log_device: Some(self.device()), ..OpenOptions::default() };
+        let options = OpenOptions { log_devices: vec![self.device()], ..OpenOptions::default() };
         open(devices(&self.disks), &self.executor.runtime(), options).await
     }
 
@@ -225,7 +225,8 @@ fn is_as_it_may(world: &World, model: &Model, is_meant: bool) -> Result<(), Stri
         }
         copy.executor.block_on(async {
             let log_device = Some(copy.device());
-            let options = OpenOptions { log_device, is_meant, ..OpenOptions::default() };
+            let log_devices = log_device.into_iter().collect();
+            let options = OpenOptions { log_devices, is_meant, ..OpenOptions::default() };
             let set = open(devices(&copy.disks), &copy.executor.runtime(), options).await;
             match set {
                 // The only one that has everything is away.
@@ -377,6 +378,36 @@ fn a_rotten_record_is_not_passed_over() {
             let _ = model.judge(&set).await; // what was given up may be gone
         });
     }
+}
+
+#[test]
+fn of_two_log_devices_either_may_have_a_record() {
+    let (world, model) = cut_off(Level::Parity, 4, 8);
+    let label = world.executor.block_on(label_of(&world));
+    let second = Disk::new(&world.executor, world.log.contents());
+    // The records have rotted in turns, in one or the other.
+    for (turn, (_, at)) in records_on(&world, &label).into_iter().enumerate() {
+        let rotten = if turn % 2 == 0 { &world.log } else { &second };
+        rotten.rot(at + 100, 3);
+    }
+    world.executor.block_on(async {
+        assert!(matches!(world.open().await.err(), Some(OpenError::LogDevice(_))));
+        world.log.fail(Verb::Read, 1, Persistence::Forever);
+        second.fail(Verb::Read, 1, Persistence::Forever);
+        let both: Vec<Rc<dyn BlockDevice>> = vec![world.device(), second.clone()];
+        let runtime = world.executor.runtime();
+        let open = async || {
+            let log_devices = both.clone();
+            let options = OpenOptions { log_devices, ..OpenOptions::default() };
+            open(devices(&world.disks), &runtime, options).await
+        };
+        let refused = open().await.err();
+        assert!(matches!(refused, Some(OpenError::LogDevice(_))), "neither can be read");
+        world.log.heal();
+        second.heal();
+        let set = open().await.expect("each record is in one of them");
+        model.judge(&set).await.expect("it has everything");
+    });
 }
 
 #[test]

@@ -127,20 +127,20 @@ pub(crate) async fn open(
     members: Vec<Rc<dyn BlockDevice>>,
     runtime: &Runtime,
 ) -> Result<Set, String> {
-    open_logged(members, None, runtime).await
+    open_logged(members, Vec::new(), runtime).await
 }
 
-/// The same, with its log device.
+/// The same, with its log device, or with both.
 ///
 /// # Errors
 /// Why it does not open.
 pub(crate) async fn open_logged(
     members: Vec<Rc<dyn BlockDevice>>,
-    log_device: Option<Rc<dyn BlockDevice>>,
+    log_devices: Vec<Rc<dyn BlockDevice>>,
     runtime: &Runtime,
 ) -> Result<Set, String> {
     let there = members.into_iter().filter(|member| member.geometry().size > 0).collect();
-    let options = OpenOptions { is_meant: true, log_device, ..OpenOptions::default() };
+    let options = OpenOptions { is_meant: true, log_devices, ..OpenOptions::default() };
     raid::open(there, runtime, options).await.map_err(|error| format!("the set: {error}"))
 }
 

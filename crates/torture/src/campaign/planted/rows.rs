@@ -312,6 +312,18 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("nvram/SettledLoss", MEMORY, How::Case("contract sync nvram: none rot-data 327094131033")),
     row("nvram/ForgottenLoss", MEMORY, How::Case("contract sync nvram: none rot-data 4")),
+    row("nvram/HastySuccessor", MEMORY, How::Case("contract sync nvram: none none 2")),
+    row("nvram/UnreadIsDurable", MEMORY, How::Case("contract sync nvram: none unread 19")),
+    row("nvram/IgnoredBattery", MEMORY, How::Case("contract sync nvram: battery none 0")),
+    row("nvram/HastyPass", MEMORY, How::Case("contract sync nvram: battery none 4")),
+    row("nvram/TrustingFlush", MEMORY, How::Case("contract sync nvram: battery none 14")),
+    row("nvram/UnsaidReturn", MEMORY, How::Case("contract sync nvram: battery none 15")),
+    // Two of them.
+    row("nvram/AlikeIsRight", MEMORY, How::Case("contract sync nvram: none rot-data 8 two")),
+    row("nvram/BelievedTwin", MEMORY, How::Case("contract sync nvram: none none 71511077717 two")),
+    row("nvram/HastyCallOut", MEMORY, How::Case("contract sync nvram: memory-write none 19 two")),
+    row("nvram/UnequalTwins", MEMORY, How::Case("contract sync nvram: none none 71511077717 two")),
+    row("nvram/UnfilledTwin", MEMORY, How::Case("contract sync nvram: memory-write none 1 two")),
     // Damage that stays local.
     row("UnsummedReads", Design::SHADOW, How::Rot),
     row("UnwrittenTwins", Design::SHADOW, How::Rot),

@@ -32,6 +32,8 @@ pub(super) enum Fault {
     Rot(Part),
     /// A member of the set is away.
     Away,
+    /// The battery is bad for some time, once or more often.
+    Battery,
 }
 
 /// What goes wrong behind a cut.
@@ -76,7 +78,8 @@ impl Fault {
             Self::Full,
         ];
         let away = (device.level().is_some()).then_some(Self::Away);
-        all.into_iter().chain(PARTS.map(Self::Rot)).chain(away).collect()
+        let all = all.into_iter().chain(PARTS.map(Self::Rot)).chain(away);
+        all.chain([Self::Battery]).collect()
     }
 }
 
@@ -171,6 +174,7 @@ impl fmt::Display for Fault {
             Self::Full => "full",
             Self::Rot(part) => return write!(f, "rot-{part}"),
             Self::Away => "away",
+            Self::Battery => "battery",
         })
     }
 }

@@ -102,6 +102,10 @@ impl Cuts<'_> {
                 let fates: Vec<String> = choices.iter().map(|it| format!("'{it}'")).collect();
                 format!("{wrong}: {}", fates.join(" "))
             };
+            if let Some(below) = self.life.allowed_below(self.case, serial) {
+                self.without_memory(&images, &below).map_err(told)?;
+                tried += 1;
+            }
             tried += self.image(images, &allowed, is_last, prng).map_err(told)?;
         }
         if prng.chance(1, KILLED) {
@@ -194,6 +198,20 @@ impl Cuts<'_> {
             tried += left.returns(prng).map_err(|wrong| format!("{wrong}{told}"))?;
         }
         Ok(tried)
+    }
+
+    /// The memory is lost with its battery, and a person accepts that.
+    fn without_memory(&self, images: &[Image], allowed: &Allowed) -> Result<(), String> {
+        let platters: Vec<Platter> = images.iter().cloned().map(platter).collect();
+        let stage = Stage::new(self.case.device, 1, &platters);
+        let look = async { Ok::<_, String>(stage.open(Way::GivenUp, false).await?.look().await) };
+        let told = |wrong| format!("without the memory {wrong}");
+        let shown = match stage.executor.block_on(look) {
+            // An earlier life has used it, and this one has just begun.
+            Err(refused) if refused.contains("its log device is missing") => return Ok(()),
+            shown => shown.map_err(told)?,
+        };
+        judge(&shown, allowed, 0).map_err(told)
     }
 
     /// Opens an image as it is not meant to be opened.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use block::{Durability, IoError, Verb};
 use futures::future::join_all;
+use nvram::health::Health;
 use sim::{Effect as Harm, Event, Fault as Struck, Mark, Platter, Prng, Trace};
 
 use super::calls::{Call, draw};
@@ -21,8 +22,10 @@ use crate::explore::device::Device;
 
 /// Virtual time after which a life counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(3_600);
-/// The mark behind the first look, when it is durable.
+/// The mark behind the first look, when it is durable, and those of the battery.
 const SHOWN: u64 = 1 << 40;
+const BAD: u64 = SHOWN + 1;
+const GOOD: u64 = SHOWN + 2;
 
 /// Words of the refusal of one of two memories that is called out.
 const CALLED_OUT: &str = "it lacks the latest data, and the other NVRAM";
@@ -55,6 +58,8 @@ pub(super) struct Life {
     pub(super) end: Vec<Platter>,
     pub(super) missing: Option<usize>,
     pub(super) has_loss: bool,
+    /// The memory may have the log of the set.
+    pub(super) has_log: bool,
     /// It was stopped.
     pub(super) is_stopped: bool,
     /// It was stopped, and nothing has failed.
@@ -81,6 +86,32 @@ struct Run<'r> {
     missing: Cell<Option<usize>>,
 }
 
+impl Start {
+    /// The disks, without a member if one is away, and the member that has missed writes.
+    fn without_a_member(
+        &self,
+        case: &Case,
+        is_away: bool,
+        prng: &mut Prng,
+    ) -> (Vec<Platter>, Option<usize>) {
+        let mut platters = self.platters.clone();
+        if !is_away {
+            return (platters, self.missing);
+        }
+        let away = self.missing.unwrap_or_else(|| prng.index(case.device.members()));
+        platters[away] = Platter::new(sim::Image::zeroed(0), sim::Honesty::Honest);
+        (platters, Some(away))
+    }
+
+    /// The calls of a life that showed this first.
+    fn timeline(&self, shown: &[Version], spans: Vec<Span>, recorded: &Trace) -> Timeline {
+        let when = marks(recorded).find(|(_, mark)| *mark == SHOWN).map(|(serial, _)| serial);
+        let shown = settled(&self.visible, shown);
+        let timeline = Timeline::new(self.durable.clone(), when.map(|when| (when, shown)), spans);
+        timeline.with_battery(bad_times(recorded))
+    }
+}
+
 impl Life {
     /// Opens the volume in a way, and has it used.
     ///
@@ -92,13 +123,8 @@ impl Life {
         (way, is_struck): (Way, bool),
         prng: &mut Prng,
     ) -> Result<Option<Self>, String> {
-        let mut platters = start.platters.clone();
-        let mut missing = start.missing;
-        if is_struck && case.fault == Fault::Away {
-            let away = missing.unwrap_or_else(|| prng.index(case.device.members()));
-            missing = Some(away);
-            platters[away] = Platter::new(sim::Image::zeroed(0), sim::Honesty::Honest);
-        }
+        let is_away = is_struck && case.fault == Fault::Away;
+        let (platters, missing) = start.without_a_member(case, is_away, prng);
         let stage = Stage::new(case.device, prng.next_u64(), &platters);
         let sectors = start.visible.len() as u64;
         let mut callers = draw((sectors, start.hot), is_struck && case.fault != Fault::Away, prng);
@@ -141,18 +167,27 @@ impl Life {
             start.has_loss || is_struck && case.fault == Fault::Rot(super::rot::Part::Data);
         let is_whole = way != Way::Alone && !is_struck;
         let spans = spans(&calls, &notes, (start.version, is_whole), &recorded);
-        let when = marks(&recorded).find(|(_, mark)| *mark == SHOWN).map(|(serial, _)| serial);
-        let shown = settled(&start.visible, &shown);
-        let timeline = Timeline::new(start.durable.clone(), when.map(|when| (when, shown)), spans);
+        let timeline = start.timeline(&shown, spans, &recorded);
         let is_stopped = calls.last() == Some(&Call::Stop);
-        let is_visible = is_struck && !matches!(case.fault, Fault::Nothing | Fault::MemorySlow);
+        let is_visible =
+            is_struck && !matches!(case.fault, Fault::Nothing | Fault::MemorySlow | Fault::Battery);
         let is_clean = is_stopped && !is_visible && !has_loss;
         let version = start.version + calls.len() as Version;
         let end = stage.platters();
-        let life =
-            Self { way, traces, timeline, end, missing, has_loss, is_stopped, is_clean, version };
-        life.judge_calls(case, &calls, &notes, is_struck)?;
-        Ok(Some(life))
+        let has_log = case.device.level().is_some() && uses_lower;
+        let life = Self {
+            way,
+            traces,
+            timeline,
+            end,
+            missing,
+            has_loss,
+            has_log,
+            is_stopped,
+            is_clean,
+            version,
+        };
+        life.judge_calls(case, &calls, &notes, is_struck).map(|()| Some(life))
     }
 
     /// Judges the answers of the calls.
@@ -193,6 +228,13 @@ impl Life {
         (killed, cut)
     }
 
+    /// The versions that each sector may show after a cut before an event in which the memory is
+    /// lost. `None` if nothing is known of that.
+    pub(super) fn allowed_below(&self, case: &Case, serial: u64) -> Option<Allowed> {
+        let is_judged = case.fault == Fault::Battery && !self.has_log && self.missing.is_none();
+        is_judged.then(|| self.timeline.allowed_below(serial))
+    }
+
     /// The serial numbers of all events.
     pub(super) fn serials(&self) -> Vec<u64> {
         let events = self.traces.iter().flat_map(Trace::events);
@@ -216,7 +258,7 @@ fn may_refuse(way: Way, is_clean: bool, refused: &str) -> bool {
         Way::Alone => !is_clean,
         // The other one has gone on without it.
         Way::One(_) => refused.contains(CALLED_OUT),
-        Way::Own | Way::Foreign => false,
+        Way::Own | Way::GivenUp | Way::Foreign => false,
     }
 }
 
@@ -244,8 +286,24 @@ fn is_excused(device: Device, fault: Fault, has_loss: bool, call: &Call) -> bool
         Fault::BelowWrite | Fault::BelowFlush | Fault::BelowRead | Fault::Full => {
             !is_set || fault == Fault::Full || of_loss
         }
-        Fault::Nothing | Fault::MemorySlow | Fault::Rot(_) | Fault::Away => of_loss,
+        Fault::Nothing | Fault::MemorySlow | Fault::Rot(_) | Fault::Away | Fault::Battery => {
+            of_loss
+        }
     }
+}
+
+/// When the battery was bad.
+fn bad_times(trace: &Trace) -> Vec<Range<u64>> {
+    let (mut times, mut since) = (Vec::new(), None);
+    for (serial, mark) in marks(trace) {
+        match mark {
+            BAD => since = since.or(Some(serial)),
+            GOOD => times.extend(since.take().map(|since| since..serial)),
+            _ => {}
+        }
+    }
+    times.extend(since.map(|since| since..u64::MAX));
+    times
 }
 
 fn marks(trace: &Trace) -> impl Iterator<Item = (u64, u64)> {
@@ -284,7 +342,7 @@ fn spans(
             is_good: false,
         })
         .collect();
-    for (serial, mark) in marks(trace).filter(|(_, mark)| *mark != SHOWN) {
+    for (serial, mark) in marks(trace).filter(|(_, mark)| *mark < SHOWN) {
         let span = &mut spans[(mark / 4) as usize];
         match mark % 4 {
             0 => span.issued = Some(serial),
@@ -393,11 +451,42 @@ impl Run<'_> {
                 self.stage.executor.runtime().clock.sleep(*time).await;
                 Ok(())
             }
+            Call::Strike if self.case.fault == Fault::Battery => {
+                self.battery().await;
+                Ok(())
+            }
             Call::Strike => {
                 self.strike(number);
                 Ok(())
             }
             Call::Stop => device.close().await,
+        }
+    }
+
+    /// The battery becomes bad, and good again.
+    async fn battery(&self) {
+        let Some(nvram) = &self.opened.nvram else { return };
+        let clock = self.stage.executor.runtime().clock;
+        let mark = |mark: u64| self.stage.memory().mark(Mark::Number(mark));
+        let draw = |most: u64| self.prng.borrow_mut().between(1, most);
+        for turn in 0..draw(4) {
+            self.opened.distrust();
+            nvram.heed(Health::Low);
+            // Answers on their way count as heard.
+            clock.sleep(Duration::from_nanos(100)).await;
+            mark(BAD);
+            for _ in 0..draw(4) {
+                clock.sleep(Duration::from_micros(draw(20_000))).await;
+                nvram.heed(Health::Low);
+                let _ = self.opened.follow().await; // a set that has stopped says so
+            }
+            if turn > 0 && draw(4) == 1 {
+                return; // it stays bad
+            }
+            mark(GOOD);
+            nvram.heed(Health::Good);
+            let _ = self.opened.follow().await;
+            clock.sleep(Duration::from_micros(draw(5_000))).await;
         }
     }
 
@@ -423,7 +512,7 @@ impl Run<'_> {
                 memory.rot(damage.at + prng.below(damage.length), prng.below(8) as u8);
                 return self.notes.borrow_mut().costs.push((number, damage.costs));
             }
-            Fault::Nothing | Fault::Away => return,
+            Fault::Nothing | Fault::Away | Fault::Battery => return,
         };
         if !Rc::ptr_eq(disk, memory) && is_set {
             self.missing.set(Some(below));

@@ -80,6 +80,8 @@ pub(super) enum Certain {
     Durable,
     /// Every later read shows it, also in a process after a kill.
     Answered,
+    /// It was answered while the battery was bad: the memory may be lost.
+    Below,
 }
 
 /// The calls of a life, with their times.
@@ -94,6 +96,8 @@ pub(super) struct Timeline {
     of_sector: Vec<Vec<usize>>,
     /// When each write was durable.
     durable: Vec<Option<u64>>,
+    /// When the battery was bad.
+    bad: Vec<Range<u64>>,
 }
 
 impl Timeline {
@@ -107,7 +111,19 @@ impl Timeline {
             }
         }
         let durable = spans.iter().map(|span| durable(span, &spans)).collect();
-        Self { base, shown, spans, of_sector, durable }
+        Self { base, shown, spans, of_sector, durable, bad: Vec::new() }
+    }
+
+    /// The same with a battery that was bad then.
+    pub(super) fn with_battery(self, bad: Vec<Range<u64>>) -> Self {
+        Self { bad, ..self }
+    }
+
+    /// The versions that each sector may show without the memory, after a cut.
+    pub(super) fn allowed_below(&self, at: u64) -> Allowed {
+        let anything = vec![vec![ANYTHING, ERROR]; self.base.len()];
+        let sectors = anything.iter().zip(&self.of_sector);
+        sectors.map(|(base, of_it)| self.of(base, of_it, (at, at), Certain::Below)).collect()
     }
 
     /// What each sector may show in a look that began before one event and ended before another.
@@ -130,6 +146,9 @@ impl Timeline {
         let when = |number: usize| match certain {
             Certain::Durable => self.durable[number],
             Certain::Answered => self.spans[number].answered.filter(|_| self.spans[number].is_good),
+            Certain::Below => {
+                self.durable[number].filter(|when| self.bad.iter().any(|bad| bad.contains(when)))
+            }
         };
         let is_over = |answered: Option<u64>| {
             of_it.iter().any(|&number| {
@@ -237,6 +256,16 @@ mod tests {
         assert!(
             judge(&[3], std::slice::from_ref(&read), 0).is_ok() && judge(&[1], &[read], 0).is_err()
         );
+    }
+
+    #[test]
+    fn without_the_memory_there_is_what_was_answered_beside_a_bad_battery() {
+        let spans =
+            vec![write(1, (10, 20), true), write(2, (30, 40), true), write(3, (50, 60), true)];
+        let timeline = Timeline::new(vec![vec![0]], None, spans).with_battery(vec![35..45, 90..91]);
+        let below = |at| timeline.allowed_below(at).remove(0);
+        assert_eq!(below(25), [ANYTHING, ERROR, 1]);
+        assert_eq!([below(41), below(70)], [vec![2], vec![2, 3]]);
     }
 
     #[test]

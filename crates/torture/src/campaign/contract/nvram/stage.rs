@@ -2,7 +2,7 @@
 //!
 //! Below is one disk, or a set of them; the memory comes next. A set keeps its pairing on its
 //! labels. One disk has a third beside it, the *book*, for the pairing alone. If there are two
-//! memories, the second one comes last. Behind the only memory of a set is room for its log device,
+//! memories, the second one comes last. Behind each memory of a set is room for its log device,
 //! which a life uses or not.
 
 use std::cell::Cell;
@@ -11,8 +11,10 @@ use std::rc::Rc;
 use block::slice::split;
 use block::{BlockDevice, Buffer, Durability, IoError};
 use futures::FutureExt;
+use nvram::health::Health;
+use nvram::meeting::Role;
 use nvram::pairing::{Pairing, Record};
-use nvram::{Nvram, OpenError};
+use nvram::{Found, Memories, Nvram, OpenError};
 use raid::Set;
 use sim::{Disk, Executor, Honesty, Image, Platter};
 
@@ -49,6 +51,8 @@ pub(super) enum Way {
     One(usize),
     /// Without it.
     Alone,
+    /// Without it, whatever it alone has.
+    GivenUp,
     /// With its NVRAM, as that of another volume.
     Foreign,
 }
@@ -63,7 +67,7 @@ pub(super) struct Opened {
 /// A set that has a log device, and whether it is to be used.
 struct Lower {
     set: Rc<Set>,
-    device: Rc<dyn BlockDevice>,
+    device: Option<Rc<dyn BlockDevice>>,
     is_wanted: bool,
     /// Whether the labels say that the set may need its NVRAM.
     may_be_used: Rc<Cell<bool>>,
@@ -74,7 +78,7 @@ struct Below {
     device: Rc<dyn BlockDevice>,
     pairing: Pairing,
     record: Record,
-    memory: Rc<dyn BlockDevice>,
+    memories: Memories,
     lower: Option<Lower>,
 }
 
@@ -126,8 +130,9 @@ impl Base {
             let sectors = stage.executor.block_on(stage.make());
             (stage.contents(), sectors)
         };
-        // The second one is larger, which helps nothing.
-        let two = [&platters[..], &[blank(MEMORY + 7 * SECTOR)]].concat();
+        // The second one is larger, which helps nothing. With a log device they are of one size.
+        let more = if device.level().is_some() { LOWER } else { 7 * SECTOR };
+        let two = [&platters[..], &[blank(MEMORY + more)]].concat();
         let ((platters, sectors), (two, _)) = (made(&platters), made(&two));
         Self { platters, two, sectors }
     }
@@ -166,15 +171,21 @@ impl Stage {
         self.disks.iter().map(|disk| disk.platter()).collect()
     }
 
-    /// The memory without the log device, and that.
-    fn parts(&self) -> (Rc<dyn BlockDevice>, Option<Rc<dyn BlockDevice>>) {
-        let memory: Rc<dyn BlockDevice> = self.memory().clone();
-        let has_lower = self.device.level().is_some() && self.second().is_none();
-        if !has_lower || memory.geometry().size <= MEMORY {
-            return (memory, None);
+    /// The parts of a memory.
+    fn parts(&self, memory: &Rc<Disk>) -> Found {
+        let memory: Rc<dyn BlockDevice> = memory.clone();
+        if self.device.level().is_none() || memory.geometry().size <= MEMORY {
+            return memory.into();
         }
         let [upper, lower] = split(memory, MEMORY);
-        (Rc::new(upper), Some(Rc::new(lower)))
+        Found { memory: Rc::new(upper), log: Some(Rc::new(lower)) }
+    }
+
+    /// Those memories that are there, in this way.
+    fn found(&self, way: Way) -> Memories {
+        let first = Some(self.parts(self.memory())).filter(|_| way != Way::One(1));
+        let second = self.second().filter(|_| way != Way::One(0));
+        [first, second.map(|second| self.parts(second))]
     }
 
     fn members(&self) -> Vec<Rc<dyn BlockDevice>> {
@@ -185,9 +196,8 @@ impl Stage {
     /// Makes the volume: all of it is version 0. Returns its sectors.
     async fn make(&self) -> u64 {
         let runtime = self.executor.runtime();
-        let second = self.second().map(|it| it.clone() as Rc<dyn BlockDevice>);
-        let memories: Vec<Rc<dyn BlockDevice>> =
-            [Some(self.parts().0), second].into_iter().flatten().collect();
+        let found = self.found(Way::Own).into_iter().flatten();
+        let memories: Vec<Rc<dyn BlockDevice>> = found.map(|found| found.memory).collect();
         if let Some(level) = self.device.level() {
             device::make(level, &self.members(), &runtime).await;
             device::put_in_front(self.members(), &memories, &runtime).await;
@@ -217,8 +227,9 @@ impl Stage {
         })
     }
 
-    /// Refuses an NVRAM that does not go with a set, before that is opened with its log device.
-    async fn judge(&self, memory: &Rc<dyn BlockDevice>) -> Result<(), String> {
+    /// The log devices of a set, in those memories that are believed. Refuses one that does not go
+    /// with the set.
+    async fn logs(&self, found: &Memories) -> Result<Vec<Rc<dyn BlockDevice>>, String> {
         let mut latest: Option<raid::label::Label> = None;
         for member in self.members().iter().filter(|member| member.geometry().size > 0) {
             let label = raid::label_of(&**member).await.map_err(|error| error.to_string())?;
@@ -227,31 +238,33 @@ impl Stage {
             }
         }
         let pairing = device::pairing_of(&latest.ok_or("no member is there")?)?;
+        if pairing.out.is_some() {
+            let judged = nvram::judge_two(found, &pairing, &self.executor.runtime()).await;
+            let (assembly, _) = judged.map_err(|error| error.to_string())?;
+            let believed = found.iter().zip(assembly.roles).filter(|(_, role)| *role == Role::In);
+            return Ok(believed.filter_map(|(found, _)| found.as_ref()?.log.clone()).collect());
+        }
+        let [Some(Found { memory, log }), _] = found else { return Ok(Vec::new()) };
         let label = nvram::look(memory).await.map_err(|error| error.to_string())?;
-        pairing.meet(&label).map(|_| ()).map_err(|unpaired| unpaired.to_string())
+        pairing.meet(&label).map_err(|unpaired| unpaired.to_string())?;
+        Ok(log.iter().cloned().collect())
     }
 
     /// The device below, and what it knows of its NVRAM.
     async fn below(&self, way: Way, uses_lower: bool) -> Result<Below, String> {
-        let (memory, lower) = self.parts();
+        let memories = self.found(way);
         if self.device.level().is_some() {
             let runtime = self.executor.runtime();
-            let log_device = lower.clone().filter(|_| way != Way::Alone);
-            if log_device.is_some() {
-                self.judge(&memory).await?;
-            }
-            let set = device::open_logged(self.members(), log_device, &runtime).await?;
+            let is_without = matches!(way, Way::Alone | Way::GivenUp);
+            let logs = if is_without { Vec::new() } else { self.logs(&memories).await? };
+            let set = device::open_logged(self.members(), logs, &runtime).await?;
             let set = Rc::new(set);
             let (pairing, record) = device::paired(&set)?;
             let may_be_used = Rc::new(Cell::new(false));
             let record = record_with(&set, record, may_be_used.clone());
-            let lower = lower.map(|device| Lower {
-                set: set.clone(),
-                device,
-                is_wanted: uses_lower,
-                may_be_used,
-            });
-            return Ok(Below { device: set, pairing, record, memory, lower });
+            let device = memories[0].as_ref().and_then(|found| found.log.clone());
+            let lower = Lower { set: set.clone(), device, is_wanted: uses_lower, may_be_used };
+            return Ok(Below { device: set, pairing, record, memories, lower: Some(lower) });
         }
         let book = self.book_disk();
         // As a set does with what a process that was killed has left.
@@ -263,7 +276,7 @@ impl Stage {
         let out = is_two.then_some([first, second]);
         let pairing = Pairing { id: NVRAM_ID, generation, is_dirty, out };
         let device = self.disks[0].clone();
-        Ok(Below { device, pairing, record: self.book(), memory, lower: None })
+        Ok(Below { device, pairing, record: self.book(), memories, lower: None })
     }
 
     /// The generation that the volume knows.
@@ -287,9 +300,11 @@ impl Stage {
         self.executor.block_on(async {
             let below = self.below(Way::Own, false).await;
             let are_in = below.is_ok_and(|below| below.pairing.out == Some([false; 2]));
-            let second = self.second().map(|it| it.clone() as Rc<dyn BlockDevice>);
-            let Some(second) = second.filter(|_| are_in) else { return false };
-            let [one, other] = [nvram::look(&self.parts().0).await, nvram::look(&second).await];
+            let [Some(one), Some(other)] = self.found(Way::Own) else { return false };
+            if !are_in {
+                return false;
+            }
+            let [one, other] = [nvram::look(&one.memory).await, nvram::look(&other.memory).await];
             one.is_ok_and(|one| other.is_ok_and(|other| one.generation == other.generation))
         })
     }
@@ -299,30 +314,41 @@ impl Stage {
     /// # Errors
     /// It is refused: why.
     pub(super) async fn open(&self, way: Way, uses_lower: bool) -> Result<Opened, String> {
-        let Below { device: below, pairing, record, memory, lower } =
+        let Below { device: below, pairing, record, memories, mut lower } =
             self.below(way, uses_lower).await?;
         let runtime = self.executor.runtime();
         let opened = match way {
-            Way::Alone => {
-                let alone = pairing.alone(false).map_err(|unpaired| unpaired.to_string())?;
+            Way::Alone | Way::GivenUp => {
+                let alone = pairing.alone(way == Way::GivenUp);
+                let alone = alone.map_err(|unpaired| unpaired.to_string())?;
                 record(alone).await.map_err(|error| error.to_string())?;
                 return Ok(Opened { device: below, nvram: None, lower: None });
             }
             Way::Own | Way::One(_) if pairing.out.is_some() => {
-                let second = self.second().map(|it| it.clone() as Rc<dyn BlockDevice>);
-                let mut memories = [Some(memory), second];
-                if let Way::One(one) = way {
-                    memories[1 - one] = None;
-                }
                 nvram::open_two(below, memories, runtime, pairing, Some(record)).await
             }
             Way::Own | Way::One(_) => {
+                let [Some(Found { memory, .. }), _] = memories else { panic!("it is there") };
                 nvram::open_paired(below, memory, runtime, pairing, record).await
             }
-            Way::Foreign => nvram::open(below, memory, runtime, OTHER).await,
+            Way::Foreign => {
+                let [Some(Found { memory, .. }), _] = memories else { panic!("it is there") };
+                nvram::open(below, memory, runtime, OTHER).await
+            }
         };
         let opened = opened.map(|(nvram, _)| Rc::new(nvram));
         let nvram = opened.map_err(|error: OpenError| error.to_string())?;
+        if let Some(lower) = &mut lower {
+            if pairing.out.is_some() {
+                lower.device = nvram.log_device();
+            }
+            let (set, may_be_used) = (lower.set.clone(), lower.may_be_used.clone());
+            nvram.leave_with(Rc::new(move || {
+                may_be_used.set(false);
+                let set = set.clone();
+                async move { set.log_to_members().await }.boxed_local()
+            }));
+        }
         let opened = Opened { device: nvram.clone(), nvram: Some(nvram), lower };
         opened.follow().await.map_err(|error| error.to_string())?;
         Ok(opened)
@@ -337,14 +363,21 @@ impl Opened {
     pub(super) async fn follow(&self) -> Result<(), IoError> {
         let (Some(lower), Some(nvram)) = (&self.lower, &self.nvram) else { return Ok(()) };
         let status = nvram.status();
-        let is_used = !status.is_down && !status.is_retired && !status.has_failed;
+        let is_trusted = status.health.is_none_or(|health| health == Health::Good);
+        let is_used = is_trusted && !status.is_down && !status.is_retired && !status.has_failed;
         if !is_used || !lower.is_wanted || !lower.may_be_used.get() {
             return lower.set.log_to_members().await;
         }
-        if !lower.set.label().has_log_apart || lower.set.log_device().is_none() {
-            let _ = lower.set.log_to(lower.device.clone()).await; // or the members get the records
+        let is_begun = lower.set.label().has_log_apart && lower.set.log_device().is_some();
+        if let Some(device) = lower.device.as_ref().filter(|_| !is_begun) {
+            let _ = lower.set.log_to(device.clone()).await; // or the members get the records
         }
         Ok(())
+    }
+
+    /// Nothing is to rest on the log device any more.
+    pub(super) fn distrust(&self) {
+        self.lower.iter().for_each(|lower| lower.set.distrust_log_device());
     }
 
     /// The versions of all sectors.
