@@ -136,10 +136,7 @@ impl Life {
         stage.disks.iter().for_each(|disk| disk.start_trace());
         let inner = prng.fork();
         let life = async {
-            let opened = match stage.open(way, uses_lower).await {
-                Ok(opened) => opened,
-                Err(refused) => return Err(refused),
-            };
+            let opened = stage.open(way, uses_lower).await?;
             let shown = opened.look().await;
             let counted = opened.counts(&shown);
             let flushed = opened.device.flush().await;
@@ -149,7 +146,14 @@ impl Life {
             let missing = Cell::new(missing);
             let run = Run { case, stage: &stage, opened, version, notes, prng, missing };
             run.all(&callers).await;
-            Ok((shown, counted, flushed, run.notes.into_inner(), run.missing.get(), run.opened))
+            Ok::<_, String>((
+                shown,
+                counted,
+                flushed,
+                run.notes.into_inner(),
+                run.missing.get(),
+                run.opened,
+            ))
         };
         let lived = stage.executor.block_on_for(PATIENCE, life);
         let recorded = stage.memory().trace();
@@ -172,8 +176,7 @@ impl Life {
         let is_visible =
             is_struck && !matches!(case.fault, Fault::Nothing | Fault::MemorySlow | Fault::Battery);
         let is_clean = is_stopped && !is_visible && !has_loss;
-        let version = start.version + calls.len() as Version;
-        let end = stage.platters();
+        let (version, end) = (start.version + calls.len() as Version, stage.platters());
         let has_log = case.device.level().is_some() && uses_lower;
         let life = Self {
             way,
