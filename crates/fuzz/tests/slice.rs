@@ -7,7 +7,7 @@ use fuzz::{TARGETS, Target, corpus};
 const SEED: u64 = 1;
 
 /// Cases of each target: counted, not timed, so that every machine runs the same ones.
-const CASES: u64 = 8_000;
+const CASES: u64 = 5_000;
 /// The same if a case is a volume that is opened, used and stopped.
 const VOLUMES: u64 = 1_500;
 

@@ -146,19 +146,12 @@ impl Life {
             let missing = Cell::new(missing);
             let run = Run { case, stage: &stage, opened, version, notes, prng, missing };
             run.all(&callers).await;
-            Ok::<_, String>((
-                shown,
-                counted,
-                flushed,
-                run.notes.into_inner(),
-                run.missing.get(),
-                run.opened,
-            ))
+            Ok::<_, String>((shown, counted, flushed, run))
         };
         let lived = stage.executor.block_on_for(PATIENCE, life);
         let recorded = stage.memory().trace();
         let lived = lived.ok_or_else(|| unanswered(&calls, &recorded))?;
-        let (shown, counted, flushed, notes, missing, _opened) = match lived {
+        let (shown, counted, flushed, run) = match lived {
             Ok(lived) => lived,
             Err(refused) if may_refuse(way, start.is_clean, &refused) => return Ok(None),
             Err(refused) => return Err(format!("it is refused: {refused}")),
@@ -166,6 +159,7 @@ impl Life {
         judge(&shown, &start.visible, 0).map_err(|wrong| format!("at the start {wrong}"))?;
         counted?;
         flushed.map_err(|error| format!("the first flush: {error}"))?;
+        let (notes, missing) = (run.notes.take(), run.missing.get());
         let traces: Vec<Trace> = stage.disks.iter().map(|disk| disk.trace()).collect();
         let has_loss =
             start.has_loss || is_struck && case.fault == Fault::Rot(super::rot::Part::Data);
