@@ -250,6 +250,13 @@ impl Volume {
         let [disk, log] = split(whole, end);
         let set = Some(open);
         let mut stack = Stack { disk: Rc::new(disk), log: None, intents: None, set };
+        let pins_log = self.settings.nvram.as_ref().is_some_and(|nvram| nvram.pin_log);
+        if pins_log && self.is_log_named {
+            let path = self.path.clone();
+            let why = "pin_log keeps the log of the set in the NVRAM, and --log names another one";
+            let advice = "; leave out --log, or remove pin_log from volume.toml".to_owned();
+            return Err(Failure::Settings { path, why: why.to_owned(), advice });
+        }
         if self.design().has(DiskRole::Log) && !self.is_log_named {
             stack.log = Some(Rc::new(log));
             self.pin_log(stack.front().as_deref(), end..size)?;

@@ -130,6 +130,10 @@ fn a_pinned_log_stays_in_the_nvram_until_a_stop() {
         fs::remove_file(&place.nvram).expect("it is not needed");
         place.has("/one", &letters(1));
         place.has("/two", &letters(2));
+        let log = place.folder.path("log");
+        fs::write(&log, vec![0; 8 << 20]).expect("there is room");
+        let run = on("fsck", &place.volume, &["--log", text(&log)]);
+        run.failed(8, "pin_log keeps the log of the set in the NVRAM, and --log names another one");
     }
 }
 
