@@ -188,6 +188,7 @@ async fn change_nvram(
         }
         if let Some(front) = &open.front {
             front.leave_lower().await.map_err(failed)?;
+            front.nvram().into_iter().for_each(|nvram| nvram.part());
         }
         // In this order, a cut leaves a volume that is served without its NVRAM.
         write_settings(folder, &Settings { nvram: None, ..Volume::find(folder)?.settings })?;

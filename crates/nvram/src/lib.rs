@@ -8,12 +8,12 @@
 //! The memory may be two, each with everything: the volume goes on with either.
 //!
 //! Layers, from the bottom: `format`, the bytes; [`pairing`], which NVRAM goes with which volume,
-//! and [`meeting`], which of two; `flushes`, one at a time, and `twin`, two as
-//! one; `directory`, which buffer holds which block, and which may be used again; `cache`, what
-//! they all share; `writing` and `reading`; `destage`, the task that brings blocks below;
-//! [`health`], readings of the battery, and `distrust`, what follows from a bad one; `recovery`,
-//! which entries hold after a crash; [`make`], [`look`] and [`open`], and the same for two; and
-//! [`Nvram`], the device and its states.
+//! and [`meeting`], which of two; `flushes`, one at a time; `timed`, one that may hang in a start,
+//! and `twin`, two as one; `directory`, which buffer holds which block, and which may be used
+//! again; `cache`, what they all share; `writing` and `reading`; `destage`, the task that brings
+//! blocks below; [`health`], readings of the battery, and `distrust`, what follows from a bad one;
+//! `recovery`, which entries hold after a crash; [`make`], [`look`] and [`open`], and the same for
+//! two; and [`Nvram`], the device and its states.
 //!
 //! Invariants:
 //! 1. What was answered as durable is in the memory, or durable below.
@@ -43,6 +43,7 @@ pub mod planted;
 mod reading;
 mod recovery;
 mod status;
+mod timed;
 mod twin;
 mod writing;
 
@@ -65,7 +66,7 @@ pub use status::{Counts, Status, TwinState};
 use crate::cache::Cache;
 use crate::format::{BLOCK, Layout, SECTOR};
 use crate::health::Health;
-use crate::pairing::Leave;
+use crate::pairing::{Leave, Partner};
 use crate::planted::{Bug, is_planted};
 use crate::twin::Twin;
 
@@ -99,7 +100,7 @@ impl Drop for Nvram {
         self.cache.is_closed.set(true);
         self.cache.wake.notify();
         self.cache.moved.notify();
-        self.cache.twin.iter().for_each(Twin::stop);
+        self.cache.twin.iter().for_each(Twin::leave);
     }
 }
 
@@ -122,6 +123,7 @@ impl Nvram {
         Status {
             is_down: self.cache.is_down(),
             is_retired: self.cache.retired().is_some(),
+            is_needed: self.cache.partner.get().is_some_and(Partner::may_need),
             has_failed: self.cache.failure.borrow().is_some(),
             health: self.cache.health.borrow().clone(),
             size_bytes: directory.buffers() * BLOCK,
@@ -136,6 +138,11 @@ impl Nvram {
     /// What it says of itself.
     pub fn label(&self) -> Label {
         self.cache.label.get()
+    }
+
+    /// From now on the volume records nothing of it: it stands in front of it no more.
+    pub fn part(&self) {
+        self.cache.partner.get().into_iter().for_each(Partner::part);
     }
 
     /// Has this done before the volume's record says that nothing of the NVRAM is needed.

@@ -1,26 +1,26 @@
 //! How two NVRAMs of one volume are made and opened, and how one of them comes back.
 
-use std::io::ErrorKind;
-use std::pin::pin;
 use std::rc::Rc;
 
 use block::slice::split;
-use block::{BlockDevice, Buffer, Durability, Io, IoError, Verb};
+use block::{BlockDevice, Durability, Io, IoError, Verb};
 use futures::FutureExt;
 use futures::channel::oneshot;
-use futures::future::{Either, join, join_all, select};
+use futures::future::{join, join_all};
 use runtime::Runtime;
 
 use crate::Nvram;
 use crate::cache::{Cache, write_labels};
 use crate::errors::OpenError;
-use crate::format::{BLOCK, BadLabel, Id, LABEL, Label, Layout, SLOT};
+use crate::flushes::Flushed;
+use crate::format::{BLOCK, BadLabel, Id, Label, Layout};
 use crate::meeting::{Assembly, Role};
 use crate::opening::{begin, begin_with, check_size, first_label, layout_of, look, make_with};
 use crate::pairing::{Meeting, Pairing, Record, Unpaired};
 use crate::planted::{Bug, is_planted};
-use crate::recovery::{Elsewhere, Recovered, Repair, recover};
-use crate::twin::{Copy, Fitted, Joined, TIMEOUT, Twin, label_of};
+use crate::recovery::{Recovered, Repair, recover};
+use crate::timed::Timed;
+use crate::twin::{Copy, Fitted, Joined, Twin, label_of};
 
 /// One of two memories as a volume finds it.
 #[derive(Clone)]
@@ -69,13 +69,14 @@ fn fitted(memory: &Rc<dyn BlockDevice>, layout: &Layout) -> Result<Copy, OpenErr
 /// A memory with so many bytes for a log behind it.
 fn with_log(found: &Found, layout: &Layout, log_size: u64) -> Result<Copy, OpenError> {
     let memory = fitted(&found.memory, layout)?;
-    match &found.log {
-        _ if log_size == 0 => Ok(memory),
+    let whole: Copy = match &found.log {
+        _ if log_size == 0 => memory,
         Some(log) if log.geometry().size >= log_size => {
-            Ok(Rc::new(Joined { memory, log: log.clone(), size: layout.size + log_size }))
+            Rc::new(Joined { memory, log: log.clone(), size: layout.size + log_size })
         }
-        _ => Err(OpenError::TooSmall(layout.size + found.log_size())),
-    }
+        _ => return Err(OpenError::TooSmall(layout.size + found.log_size())),
+    };
+    Ok(Rc::new(Flushed::new(whole)))
 }
 
 /// Makes two devices the NVRAMs of a volume, whatever they held. The smaller one counts.
@@ -106,10 +107,7 @@ pub async fn judge_two(
     runtime: &Runtime,
 ) -> Result<(Assembly, [Result<Label, OpenError>; 2]), OpenError> {
     let look_at = async |found: &Option<Found>| match found {
-        Some(it) => match select(pin!(look(&it.memory)), runtime.clock.sleep(TIMEOUT)).await {
-            Either::Left((label, _)) => label,
-            Either::Right(_) => Err(IoError::new(Verb::Read, 0, LABEL, ErrorKind::TimedOut).into()),
-        },
+        Some(it) => look(&(Rc::new(Timed::new(it.memory.clone(), runtime)) as Copy)).await,
         None => Err(Unpaired::Missing.into()),
     };
     let (one, other) = join(look_at(&memories[0]), look_at(&memories[1])).await;
@@ -149,29 +147,26 @@ pub async fn open_two(
     check_size(&*below, &label)?;
     let layout = layout_with(label.buffers);
     let log_size = believed.iter().map(|(_, found, _)| found.log_size()).min().unwrap_or(0);
-    let mut copies = [None, None];
+    let (mut copies, mut timed) = ([None, None], Vec::new());
     for (number, found, _) in &believed {
-        copies[*number] = Some(with_log(found, &layout, log_size)?);
+        let copy = Timed::new(with_log(found, &layout, log_size)?, &runtime);
+        timed.push(copy.clone());
+        copies[*number] = Some(Rc::new(copy) as Copy);
+    }
+    if timed.len() == 1 {
+        timed[0].has_time(); // there is no other one
     }
     if meeting == Meeting::Void {
         let fresh = first_label(&layout, pairing.id, below.geometry().size);
         label = Label { generation, is_down: label.is_down, ..fresh };
-        make_void(&mut copies, &layout, &label).await?;
+        make_void(&mut copies, &layout, &label, &runtime).await?;
     }
     let twin = Twin::new(&layout, log_size, copies, runtime.clone());
     let all: Vec<Copy> = twin.copies().into_iter().map(|(_, copy)| copy).collect();
     let source = behind.as_ref().and_then(|found| fitted(&found.memory, &layout).ok());
-    let recovery = {
-        let elsewhere = source.as_ref().map(|source| {
-            |at| {
-                let read = source.read(at, Buffer::unfilled(SLOT as usize));
-                let twin = twin.clone();
-                async move { twin.in_time(read, Verb::Read).await }.boxed_local()
-            }
-        });
-        let elsewhere = elsewhere.as_ref().map(|ask| ask as Elsewhere<'_>);
-        recover(&all, elsewhere, &layout, &label).await?
-    };
+    let source = source.map(|source| Timed::new(source, &runtime));
+    let elsewhere = source.as_ref().map(|source| source as &dyn BlockDevice);
+    let recovery = recover(&all, elsewhere, &layout, &label).await?;
     if !is_planted(Bug::UnequalTwins) {
         repair(&twin, recovery.repairs).await?;
     }
@@ -186,6 +181,7 @@ pub async fn open_two(
         let pairing = Pairing { generation, is_dirty, out: Some(out), ..pairing };
         begin_with(&nvram, pairing, record).await?;
         record_call_outs(&nvram, &twin, out).await?;
+        timed.iter().for_each(Timed::has_time);
         if let Some(found) = behind {
             // It is tried again by whoever looks for it.
             drop(nvram.fill(found));
@@ -199,12 +195,14 @@ async fn make_void(
     copies: &mut [Option<Copy>; 2],
     layout: &Layout,
     label: &Label,
+    runtime: &Runtime,
 ) -> Result<(), OpenError> {
     let mut failed = None;
     for (number, place) in copies.iter_mut().enumerate() {
         let Some(copy) = place else { continue };
         if let Err(error) = make_with(copy, layout, label_of(label, number)).await {
-            drop(copy.close().await);
+            let closing = copy.close();
+            runtime.tasks.spawn(async move { drop(closing.await) }.boxed_local());
             *place = None;
             failed = Some(error);
         }
@@ -228,9 +226,12 @@ async fn repair(twin: &Twin, repairs: Vec<Repair>) -> Result<(), IoError> {
     for (copy, (number, device)) in twin.copies().into_iter().enumerate() {
         let of = repairs.iter().filter(|repair| repair.copy == copy);
         let mut has_failed = None;
-        for Repair { offset, bytes, .. } in of {
+        let is_last = twin.copies().len() == 1;
+        for Repair { offset, bytes, is_from_elsewhere, .. } in of {
             let write = device.write(*offset, vec![bytes.clone()], Durability::Plain);
-            has_failed = has_failed.or(write.await.err());
+            // Without that, the last one is as it was: the entry has rotted.
+            let failed = write.await.err().filter(|_| !(is_last && *is_from_elsewhere));
+            has_failed = has_failed.or(failed);
         }
         if has_failed.is_none() {
             has_failed = device.flush().await.err();

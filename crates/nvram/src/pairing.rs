@@ -157,6 +157,8 @@ pub(crate) struct Partner {
     leave: OnceCell<Leave>,
     /// Whether the last record failed: the volume may have it or not, or some of its disks.
     is_unsure: Cell<bool>,
+    /// Whether the volume stands behind it no more.
+    is_parted: Cell<bool>,
     /// Held by the task that records: each changes what the one before it has recorded.
     recording: Lock,
 }
@@ -164,8 +166,14 @@ pub(crate) struct Partner {
 impl Partner {
     /// A volume with this pairing.
     pub(crate) fn new(pairing: Pairing, record: Record) -> Self {
-        let (pairing, is_unsure) = (Cell::new(pairing), Cell::new(false));
-        Self { pairing, record, leave: OnceCell::new(), is_unsure, recording: Lock::default() }
+        Self {
+            pairing: Cell::new(pairing),
+            record,
+            leave: OnceCell::new(),
+            is_unsure: Cell::new(false),
+            is_parted: Cell::new(false),
+            recording: Lock::default(),
+        }
     }
 
     /// From now on this comes before a record that nothing of the NVRAM is needed.
@@ -175,9 +183,19 @@ impl Partner {
 
     async fn leave(&self) -> Result<(), IoError> {
         match self.leave.get() {
-            Some(leave) if self.pairing.get().is_dirty || self.is_unsure() => leave().await,
+            Some(leave) if self.may_need() => leave().await,
             _ => Ok(()),
         }
+    }
+
+    /// Whether the volume may say that it needs the NVRAM.
+    pub(crate) fn may_need(&self) -> bool {
+        self.pairing.get().is_dirty || self.is_unsure()
+    }
+
+    /// Records nothing any more.
+    pub(crate) fn part(&self) {
+        self.is_parted.set(true);
     }
 
     /// Whether nobody knows what the volume says.
@@ -188,7 +206,8 @@ impl Partner {
     async fn change(&self, change: impl FnOnce(Pairing) -> Pairing) -> Result<(), IoError> {
         let _alone = self.recording.exclusive().await;
         let pairing = change(self.pairing.get());
-        if pairing == self.pairing.get() && !self.is_unsure.get() {
+        let is_known = pairing == self.pairing.get() && !self.is_unsure.get();
+        if is_known || self.is_parted.get() {
             return Ok(());
         }
         self.is_unsure.set(!is_planted(Bug::SureAfterFailure));

@@ -25,7 +25,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer as Memory, Io, IoError};
+use block::{BlockDevice, Buffer as Memory, IoError};
 use bytes::Bytes;
 use futures::future::join_all;
 
@@ -62,6 +62,8 @@ pub(crate) struct Repair {
     pub(crate) copy: usize,
     pub(crate) offset: u64,
     pub(crate) bytes: Bytes,
+    /// The bytes are those of a memory that does not count.
+    pub(crate) is_from_elsewhere: bool,
 }
 
 /// A buffer as one memory has it, and of each sector why it cannot be read, if so.
@@ -93,13 +95,10 @@ enum Content {
     Unread(Header),
 }
 
-/// Reads a buffer, at this byte, of a memory that does not count.
-pub(crate) type Elsewhere<'a> = &'a dyn Fn(u64) -> Io<Memory>;
-
-/// Reads all buffers of an NVRAM, which was flushed.
+/// Reads all buffers of an NVRAM, which was flushed. A memory that does not count may be asked.
 pub(crate) async fn recover(
     copies: &[Rc<dyn BlockDevice>],
-    elsewhere: Option<Elsewhere<'_>>,
+    elsewhere: Option<&dyn BlockDevice>,
     layout: &Layout,
     label: &Label,
 ) -> Result<Recovery, IoError> {
@@ -211,6 +210,7 @@ async fn read_buffers(
                 copy,
                 offset: at + offset,
                 bytes,
+                is_from_elsewhere: false,
             }));
             let Judged { content, newest, is_header_unread, .. } = judged;
             buffers.contents.push((content, newest, is_header_unread));
@@ -221,7 +221,7 @@ async fn read_buffers(
 
 /// Takes the data of entries that have rotted from a memory that does not count, if it has those.
 async fn ask_elsewhere(
-    elsewhere: Elsewhere<'_>,
+    elsewhere: &dyn BlockDevice,
     copies: usize,
     layout: &Layout,
     (id, void): (&Id, &[u64]),
@@ -233,7 +233,8 @@ async fn ask_elsewhere(
         if sequence <= void[buffer as usize] {
             continue;
         }
-        let Ok(slot) = elsewhere(layout.slot(buffer)).await else { continue };
+        let room = Memory::unfilled(SLOT as usize);
+        let Ok(slot) = elsewhere.read(layout.slot(buffer), room).await else { continue };
         let mut heads =
             [&slot[..HEAD], &slot[TAIL..]].map(|bytes| Header::decode(bytes, id)).into_iter();
         let is_same = heads.any(|head| head.is_some_and(|head| head.sequence == sequence));
@@ -241,7 +242,9 @@ async fn ask_elsewhere(
             let head = header.encode();
             let bytes = Bytes::from([&head, &slot[HEAD..TAIL], &head].concat());
             let offset = layout.slot(buffer);
-            let repairs = (0..copies).map(|copy| Repair { copy, offset, bytes: bytes.clone() });
+            let is_from_elsewhere = true;
+            let repair = |copy| Repair { copy, offset, bytes: bytes.clone(), is_from_elsewhere };
+            let repairs = (0..copies).map(repair);
             // Later than those of the headers alone.
             buffers.repairs.extend(repairs);
             *content = Content::Whole(Entry { place, sequence, mask, lost, data_sum });

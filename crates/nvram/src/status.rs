@@ -39,6 +39,8 @@ pub struct Status {
     pub has_failed: bool,
     /// The memory could not be written, and the volume goes on without it.
     pub is_retired: bool,
+    /// Whether the volume's record may say that it is needed.
+    pub is_needed: bool,
     /// The latest reading of its battery, if there are readings. With a bad one, writes pass, and
     /// nothing is answered that is not below.
     pub health: Option<Health>,

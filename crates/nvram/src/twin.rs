@@ -38,13 +38,12 @@ use runtime::{Instant, Runtime};
 use crate::format::{LABEL, Label, Layout, SECTOR};
 use crate::planted::{Bug, is_planted};
 use crate::status::TwinState;
+use crate::timed::TIMEOUT;
 
 /// Bytes that are copied at once to a memory that comes back.
 const CHUNK: u64 = 128 << 10;
 /// Chunks that are copied while calls wait.
 const LAST_CHUNKS: usize = 4;
-/// Time after which a call of a memory that comes back has failed, or the first one of any.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time after which a memory that counts is called out for a call that the other one has done, or
 /// for a read, and the interval at which that is looked for. It is that of a disk of a set.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -85,7 +84,9 @@ struct Shared {
     calls_out: RefCell<Option<CallsOut>>,
     /// A copy could not be called out: nothing is answered any more.
     failure: RefCell<Option<IoError>>,
+    /// Whether nothing is filled any more, and whether nothing is waited for.
     is_closed: Cell<bool>,
+    is_left: Cell<bool>,
     /// Calls under way, by their order, and whether a task looks after them.
     calls: RefCell<BTreeMap<u64, Call>>,
     next_call: Cell<u64>,
@@ -134,6 +135,7 @@ impl Twin {
             calls_out: RefCell::default(),
             failure: RefCell::default(),
             is_closed: Cell::new(false),
+            is_left: Cell::new(false),
             calls: RefCell::default(),
             next_call: Cell::new(0),
             is_watching: Cell::new(false),
@@ -202,6 +204,12 @@ impl Twin {
         self.0.is_closed.set(true);
     }
 
+    /// Ends all work: nobody waits for a call any more.
+    pub(crate) fn leave(&self) {
+        self.stop();
+        self.0.is_left.set(true);
+    }
+
     /// Waits for the end of a fill, and begins no other.
     pub(crate) async fn stopped(&self) {
         self.stop();
@@ -243,7 +251,12 @@ impl Twin {
     where
         F: AsyncFnOnce(&Copy) -> Result<(), IoError>,
     {
-        while self.pending_chunks() > LAST_CHUNKS {
+        // Under load, what is written meanwhile may never become less: calls wait for the rest.
+        let most = 2 * self.pending_chunks();
+        for _ in 0..most {
+            if self.pending_chunks() <= LAST_CHUNKS {
+                break;
+            }
             self.copy_chunk(copy).await?;
         }
         let _alone = self.0.gate.exclusive().await;
@@ -321,7 +334,7 @@ impl Twin {
         if !self.0.is_watching.replace(true) {
             let twin = self.clone();
             let work = async move {
-                while !twin.0.calls.borrow().is_empty() && !twin.0.is_closed.get() {
+                while !twin.0.calls.borrow().is_empty() && !twin.0.is_left.get() {
                     twin.0.runtime.clock.sleep(LOOK).await;
                     twin.call_out_silent().await;
                 }

@@ -25,6 +25,8 @@ pub(crate) struct Apart {
     pub(crate) ring: Rc<Ring>,
     /// Whether it gets no more records: a write has failed, or it is to be left.
     pub(crate) is_left: Cell<bool>,
+    /// Whether nothing that is answered may rest on it, though no write has failed.
+    is_distrusted: Cell<bool>,
     /// Number of records written to it.
     pub(crate) records: Cell<u64>,
 }
@@ -38,6 +40,8 @@ pub struct LogDevice {
     pub records: u64,
     /// Whether the members get the records, and what it has is brought home.
     pub is_left: bool,
+    /// Whether nothing is answered before that is done.
+    pub is_distrusted: bool,
 }
 
 /// The fewest bytes of a log device of a set with this layout. `None` if the set has no log.
@@ -56,7 +60,14 @@ impl Apart {
     /// A device that gets no records yet.
     pub(crate) fn new(device: Rc<dyn BlockDevice>) -> Self {
         let ring = Rc::new(Ring::new(ring_of(&*device), 0));
-        Self { device, ring, is_left: Cell::new(false), records: Cell::new(0) }
+        let (is_left, is_distrusted) = (Cell::new(false), Cell::new(false));
+        Self { device, ring, is_left, is_distrusted, records: Cell::new(0) }
+    }
+
+    /// It gets no more records, and nothing that is answered from now on rests on it.
+    pub(crate) fn distrust(&self) {
+        self.is_left.set(true);
+        self.is_distrusted.set(true);
     }
 
     /// Empties it, durably.
@@ -71,7 +82,8 @@ impl Apart {
     /// Its state.
     pub(crate) fn state(&self) -> LogDevice {
         let (size, records) = (self.ring.size, self.records.get());
-        LogDevice { size, records, is_left: self.is_left.get() }
+        let is_distrusted = self.is_distrusted.get() && !is_planted(Bug::HastyDistrust);
+        LogDevice { size, records, is_left: self.is_left.get(), is_distrusted }
     }
 }
 

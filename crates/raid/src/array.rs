@@ -258,7 +258,17 @@ impl Array {
         if fresh > 4 * MOST_FRESH || fresh > MOST_FRESH && self.settling.is_free() {
             self.settle_fresh().await?;
         }
+        self.outlive_log_device().await?;
         self.members.settled(Verb::Write).await // invariant 2
+    }
+
+    /// A log device that is not trusted since a call began may alone have its record: it is left
+    /// before the call is answered.
+    async fn outlive_log_device(&self) -> Result<(), IoError> {
+        match self.log.log_device() {
+            Some(device) if device.is_distrusted => self.log.leave_apart().await,
+            _ => Ok(()),
+        }
     }
 
     /// Changes a stripe atomically.
@@ -515,6 +525,6 @@ impl Array {
         if self.missed.is_nowhere() {
             self.log.settle_sums().await?; // now, so that a cut does not cost a whole member
         }
-        Ok(())
+        self.outlive_log_device().await
     }
 }

@@ -37,6 +37,8 @@ planted::bugs! {
     StaleParity,
     /// The later of two parts that went on apart is used.
     TakenApart,
+    /// A call is answered whose record is on a log device that has become untrusted.
+    HastyDistrust,
     /// If one of two parts was opened by force, the other is given up without asking.
     GivenUpUnasked,
     /// All stripes have their parity on the same member.

@@ -339,7 +339,7 @@ impl PreLog {
 
     /// Nothing that is appended from now on rests on the log device.
     pub(crate) fn distrust_apart(&self) {
-        self.apart.borrow().iter().for_each(|apart| apart.is_left.set(true));
+        self.apart.borrow().iter().for_each(|apart| apart.distrust());
     }
 
     /// The log device, if there is one.

@@ -1,8 +1,8 @@
 //! Replays the log when a set is opened.
 //!
-//! The latest record of all that were found names the oldest that is needed. If a member has it, it
-//! may rest on the word of that one alone, so it is written to all members first. One that only the
-//! log device has stays there until an empty record on the members says that nothing is needed.
+//! The latest record of all that were found names the oldest that is needed. It may rest on the word
+//! of one member alone, or of one of two log devices, and the next start may be without that one: so
+//! it is written to all members first.
 //!
 //! **Commit point**: that empty record.
 
@@ -25,6 +25,7 @@ use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, PreLog};
 use crate::recall;
 use crate::record::{Change, Slots};
+use crate::ring::Ring;
 use crate::sums::{Sums, TableUnread};
 use crate::written::{self, MapBlock, Written};
 
@@ -74,9 +75,14 @@ pub(crate) async fn recover(
         members.counts.note(|done| done.lacked_records = lacked as u64);
     }
     // Law 3 of every engine: state that rests on the word of one is written to all.
-    if !latest.is_apart && !is_planted(Bug::LonelyReturns) {
+    let mut end = latest_of(&found, false).map_or(0, Found::end);
+    if !is_planted(Bug::LonelyReturns) {
+        let length = latest.bytes.len() as u64;
+        // There is room on the members for any record of the log device.
+        let start = if latest.is_apart { Ring::new(size, end).place(length) } else { latest.start };
+        end = start + length;
         let again = members.slots().iter().map(|slot| {
-            let (at, data) = (LOG_START + latest.start, vec![latest.bytes.clone()]);
+            let (at, data) = (LOG_START + start, vec![latest.bytes.clone()]);
             members.write(slot, at, data, Durability::Plain)
         });
         join_all(again).await;
@@ -101,7 +107,6 @@ pub(crate) async fn recover(
     missed.are_flushed(last + 1);
     missed.bring_home().await;
     settle().await?;
-    let end = latest_of(&found, false).map_or(0, Found::end);
     let returned = log((last + 1, latest.record.checksum), end).await?;
     returned.log.forget_all().await.map_err(failed)?;
     Ok(returned)

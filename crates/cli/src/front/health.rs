@@ -28,10 +28,11 @@ pub(super) fn watch(
     lower: Option<&Rc<Lower>>,
     runtime: &Runtime,
 ) {
-    let (nvram, lower, clock) = (Rc::downgrade(nvram), lower.cloned(), runtime.clock.clone());
+    let (nvram, lower, runtime) = (Rc::downgrade(nvram), lower.cloned(), runtime.clone());
+    let tasks = runtime.tasks.clone();
     let work = async move {
         loop {
-            clock.sleep(INTERVAL).await;
+            runtime.clock.sleep(INTERVAL).await;
             let health = monitor.next().await;
             let Some(nvram) = nvram.upgrade() else { return };
             if let Some(lower) = lower.as_ref().filter(|_| health != Health::Good) {
@@ -39,11 +40,11 @@ pub(super) fn watch(
             }
             nvram.heed(health);
             if let Some(lower) = &lower {
-                let _ = lower.follow(&nvram).await; // a set that has stopped says so itself
+                lower.follow_beside(&nvram, &runtime); // no reading waits for that
             }
         }
     };
-    runtime.tasks.spawn(work.boxed_local());
+    tasks.spawn(work.boxed_local());
 }
 
 /// Reads the file on a thread of its own for each reading: a driver may hang. The process ends

@@ -14,6 +14,7 @@ use nvram::Nvram;
 use nvram::health::Health;
 use raid::Set;
 use raid::label::Label;
+use runtime::Runtime;
 use runtime::sync::Lock;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,7 @@ pub(super) struct Lower {
     /// Whether the labels say that the set may need its NVRAM.
     may_be_used: Cell<bool>,
     changing: Lock,
+    is_following: Cell<bool>,
 }
 
 /// Its state, as JSON.
@@ -71,6 +73,7 @@ impl Lower {
             has_failed: Cell::new(false),
             may_be_used: Cell::new(false),
             changing: Lock::default(),
+            is_following: Cell::new(false),
         }
     }
 
@@ -125,6 +128,19 @@ impl Lower {
             self.set.log_to_members().await?;
         }
         Ok(())
+    }
+
+    /// The same as a task of its own, one at a time.
+    pub(super) fn follow_beside(self: &Rc<Self>, nvram: &Rc<Nvram>, runtime: &Runtime) {
+        if self.is_following.replace(true) {
+            return;
+        }
+        let (lower, nvram) = (self.clone(), nvram.clone());
+        let work = async move {
+            let _ = lower.follow(&nvram).await; // a set that has stopped says so itself
+            lower.is_following.set(false);
+        };
+        runtime.tasks.spawn(work.boxed_local());
     }
 
     /// Nothing that is answered from now on rests on it.

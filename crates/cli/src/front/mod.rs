@@ -426,6 +426,13 @@ impl Front {
         }
     }
 
+    /// The same as a task of its own, one at a time.
+    fn follow_beside(&self) {
+        if let (Some(nvram), Some(lower)) = (self.nvram(), &self.lower) {
+            lower.follow_beside(nvram, &self.runtime);
+        }
+    }
+
     /// Brings everything to the disks, and takes it out of use.
     ///
     /// # Errors

@@ -53,7 +53,7 @@ pub(crate) fn watch(front: &Rc<Front>, volume: &Path, runtime: &Runtime) {
         loop {
             clock.sleep(WATCH).await;
             let Some(front) = front.upgrade() else { return };
-            let _ = front.follow().await; // a set that has stopped says so itself
+            front.follow_beside();
             let status = Status::of(&front);
             let (volume, shown) = (volume.display(), front.shown());
             if !status.is_like(&last) {
@@ -95,7 +95,7 @@ fn absence_of(front: &Front) -> String {
 fn go_down(front: &Rc<Front>, jobs: &Jobs, runtime: &Runtime) -> Result<Value, Refused> {
     let nvram = front.nvram().ok_or_else(|| Refused::Conflict(absence_of(front)))?;
     let why = match nvram.status() {
-        status if status.is_down => Some("its NVRAM is down already"),
+        status if status.is_down && !status.is_needed => Some("its NVRAM is down already"),
         _ if front.is_busy.replace(true) => Some("its NVRAM is about to go down"),
         _ => None,
     };
@@ -139,7 +139,11 @@ async fn destage(front: &Front, job: &Job, runtime: &Runtime) -> End {
             End::Done
         }
         Err(error) => {
-            words::say(format_args!("NVRAM{}: it stays up: {error}", front.shown()));
+            let state = match nvram.status().is_down {
+                true => "it is down, and the disks may not say so yet",
+                false => "it stays up",
+            };
+            words::say(format_args!("NVRAM{}: {state}: {error}", front.shown()));
             End::Failed
         }
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::FutureExt;
+use futures::future::select;
 use nvram::format::{LABEL, Layout, SECTOR, SLOT};
 use nvram::pairing::{Pairing, Record, Unpaired};
 use nvram::{Found, Nvram, OpenError, TwinState, open_two};
@@ -568,6 +569,69 @@ fn one_that_hangs_is_called_out_when_the_other_one_has_done_the_call() {
         }
     }
     assert_eq!(answered_beside_one_that_hangs(Verb::Read, true, 1), (true, [true, false]));
+}
+
+/// One memory hangs from a stop on. Gives whether that ends.
+fn stops_beside_one_that_hangs(verb: Verb) -> bool {
+    let running = Running::of(2, &written());
+    let device = running.open([true; 2]).expect("both are its own");
+    let write = device.write(0, block(9), Durability::Plain);
+    running.executor.block_on(write).expect("nothing fails");
+    running.memory(0).inject(Fault::on(verb, FOREVER).forever());
+    let stopped = running.executor.block_on_for(Duration::from_secs(100), device.close());
+    stopped.is_some_and(|stopped| stopped.is_ok()) && !running.pairing().is_dirty
+}
+
+#[test]
+fn a_stop_ends_beside_one_that_hangs() {
+    let stops = [Verb::Write, Verb::Flush].map(stops_beside_one_that_hangs);
+    assert_eq!(stops, [true; 2]);
+}
+
+/// One memory hangs after its label was read. Gives whether a start takes the other one.
+fn starts_beside_one_that_hangs(verb: Verb) -> bool {
+    let running = Running::of(2, &written());
+    let at = layout().slot(0);
+    let fault = Fault::on(verb, FOREVER);
+    let fault = if verb == Verb::Read { fault.within(at..at + SLOT) } else { fault };
+    running.memory(0).inject(fault.forever());
+    let memory = |at: usize| Some(found(running.memory(at)));
+    let (runtime, record) = (running.executor.runtime(), Some(running.record()));
+    let memories = [memory(0), memory(1)];
+    let opening = open_two(running.below.clone(), memories, runtime, running.pairing(), record);
+    let opened = running.executor.block_on_for(Duration::from_secs(60), opening);
+    let Some(Ok((device, _))) = opened else { return false };
+    byte(&running, &device, 0) == Some(1) && running.out() == [true, false]
+}
+
+#[test]
+fn a_start_takes_the_other_one_beside_one_that_hangs() {
+    let verbs = [Verb::Read, Verb::Write, Verb::Flush];
+    assert_eq!(verbs.map(starts_beside_one_that_hangs), [true; 3]);
+}
+
+/// The last memory of two has a flush fail beside another one, and the disk below is slow. Gives
+/// whether one of both is answered before everything is below.
+fn answers_a_flush_beside_one_that_fails() -> bool {
+    let running = Running::of(2, &written());
+    let device = running.open([true, false]).expect("it is its own");
+    let write = device.write(0, block(9), Durability::Plain);
+    running.executor.block_on(write).expect("nothing fails");
+    let slow = Effect::Slow(Duration::from_secs(5));
+    running.below.inject(Fault::on(Verb::Write, slow).forever());
+    running.memory(0).inject(Fault::on(Verb::Flush, Effect::Eio).nth(1));
+    let either = select(device.flush(), device.flush());
+    running.executor.block_on_for(Duration::from_secs(1), either).is_some()
+}
+
+#[test]
+fn no_flush_of_the_last_one_succeeds_beside_one_that_fails() {
+    assert!(!answers_a_flush_beside_one_that_fails());
+    #[cfg(feature = "planted-bugs")]
+    {
+        let bug = nvram::planted::Bug::FlushesBeside;
+        assert!(crate::with(bug, answers_a_flush_beside_one_that_fails));
+    }
 }
 
 #[test]

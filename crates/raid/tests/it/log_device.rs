@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use raid::layout::Level;
 use raid::record::{decode, size_at};
 use raid::{OpenError, OpenOptions, Scrubbed, Set, make, open};
@@ -408,6 +408,97 @@ fn of_two_log_devices_either_may_have_a_record() {
         let set = open().await.expect("each record is in one of them");
         model.judge(&set).await.expect("it has everything");
     });
+}
+
+/// A cut has left the record of a write on one of two log devices alone. A start with both is cut
+/// off, and the next one has the other device alone.
+fn with_the_other_alone((level, count): (Level, usize), seed: u64) -> Result<(), String> {
+    let mut prng = Prng::new(seed);
+    let world = World::made(seed, level, count);
+    let [disks, log, later] = world.executor.block_on(async {
+        let set = world.open_logged().await.expect("it is new");
+        let data = vec![vec![1; 48 * BLOCK as usize].into()];
+        set.write(0, data, Durability::Plain).await.expect("nothing fails");
+        set.flush().await.expect("nothing fails");
+        let disks: Vec<Image> = world.disks.iter().map(|disk| disk.contents()).collect();
+        let log = world.log.contents();
+        let data = vec![vec![9; BLOCK as usize].into()]; // one record
+        set.write(5 * BLOCK, data, Durability::Through).await.expect("nothing fails");
+        [disks, vec![log], vec![world.log.contents()]]
+    });
+    let world = World::new(seed, &disks, &later[0]);
+    let second = Disk::new(&world.executor, log[0].clone());
+    let log_devices: Vec<Rc<dyn BlockDevice>> = vec![world.device(), second];
+    let options = OpenOptions { log_devices, ..OpenOptions::default() };
+    let runtime = world.executor.runtime();
+    let start = open(devices(&world.disks), &runtime, options);
+    let length = Duration::from_micros(prng.below(30_000));
+    let is_done = world.executor.block_on_for(length, start).is_some();
+    let disks: Vec<Image> = world.disks.iter().map(|disk| disk.crash(&mut prng)).collect();
+    let world = World::new(seed, &disks, &log[0]);
+    world.executor.block_on(async {
+        let set = world.open().await.map_err(|error| error.to_string())?;
+        let read = set.read(0, Buffer::zeroed(48 * BLOCK as usize)).await;
+        let read = read.map_err(|error| format!("{error}, with a start that ended: {is_done}"))?;
+        let is_right = |(block, bytes): (usize, &[u8])| {
+            let may_be_new = (5..8).contains(&block);
+            bytes.iter().all(|&byte| byte == 1) || may_be_new && bytes.iter().all(|&byte| byte == 9)
+        };
+        let wrong = read.chunks(BLOCK as usize).enumerate().find(|it| !is_right(*it));
+        wrong.map_or(Ok(()), |(block, _)| Err(format!("block {block} has other bytes")))
+    })
+}
+
+fn others_alone() -> Result<(), String> {
+    for seed in 0..40 {
+        for level in LEVELS {
+            with_the_other_alone(level, seed)
+                .map_err(|wrong| format!("{level:?} {seed}: {wrong}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_record_that_one_of_two_log_devices_has_alone_is_on_the_members_before_it_is_in_place() {
+    assert_eq!(others_alone(), Ok(()));
+    #[cfg(feature = "planted-bugs")]
+    {
+        let found = crate::with(raid::planted::Bug::LonelyReturns, others_alone);
+        assert!(found.is_err());
+    }
+}
+
+/// A log device becomes untrusted at a moment of a write. Gives whether the labels still say that
+/// it is needed when the write is answered.
+fn needs_it_after_an_answer(microseconds: u64) -> bool {
+    let (world, _) = cut_off(Level::Parity, 4, 11);
+    world.executor.block_on(async {
+        let set = world.open_logged().await.expect("it is there");
+        let data = vec![vec![9; 3 * BLOCK as usize].into()];
+        let write = set.write(5 * BLOCK, data, Durability::Through);
+        let distrust = async {
+            world.executor.runtime().clock.sleep(Duration::from_micros(microseconds)).await;
+            set.distrust_log_device();
+            set.log_device().is_some()
+        };
+        let (was_there, written) = join(distrust, async {
+            write.await.expect("nothing fails");
+            let state = set.log_device();
+            state.is_some_and(|state| state.is_distrusted || state.is_left)
+                && set.label().has_log_apart
+        })
+        .await;
+        was_there && written
+    })
+}
+
+#[test]
+fn no_write_is_answered_whose_record_is_on_an_untrusted_log_device_alone() {
+    let needs_it = || (0..40).any(|turn| needs_it_after_an_answer(turn * 500));
+    assert!(!needs_it());
+    #[cfg(feature = "planted-bugs")]
+    assert!(crate::with(raid::planted::Bug::HastyDistrust, needs_it));
 }
 
 #[test]
