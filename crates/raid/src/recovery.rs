@@ -32,8 +32,15 @@ use crate::written::{self, MapBlock, Written};
 pub(crate) struct Returned {
     pub(crate) log: PreLog,
     pub(crate) map: Rc<Written>,
+}
+
+/// The map of written stripes, as read.
+struct ReadMap {
+    map: Written,
     /// Stripes that only the tables show to have been written.
-    pub(crate) recalled: BTreeSet<u64>,
+    recalled: BTreeSet<u64>,
+    /// Members that have another map, or none.
+    lacking: Slots,
 }
 
 /// Replays the log, and begins it anew.
@@ -45,11 +52,9 @@ pub(crate) async fn recover(
     let label = members.label();
     let size = ring_of(&label);
     let log = async |next, end| {
-        let (map, recalled) = read_map(members, sums, options.accepts_loss).await?;
-        let map = Rc::new(map);
+        let map = return_map(members, sums, options.accepts_loss).await?;
         let of_set = (members.clone(), map.clone(), sums.clone(), missed.clone());
-        let log = PreLog::new(of_set, runtime.clone(), next, end);
-        Ok(Returned { log, map, recalled })
+        Ok(Returned { log: PreLog::new(of_set, runtime.clone(), next, end), map })
     };
     if label.layout.level == Level::Striped {
         return log((1, 0), 0).await;
@@ -94,10 +99,9 @@ pub(crate) async fn recover(
         }
     }
     has_room(members)?;
-    needed.iter().for_each(|(sequence, changes)| missed.touch_all(changes, *sequence));
     members.flush().await;
     settle().await?;
-    return_sums(sums, &needed).await?;
+    return_sums(sums, missed, &needed).await?;
     missed.are_flushed(last + 1);
     missed.bring_home().await;
     settle().await?;
@@ -160,11 +164,17 @@ fn still_needed(
 
 /// Brings the tables up to date with these records. Fails before it writes any if nobody can read
 /// one of them, unless a person says that the set is to start: an empty one would take its place.
-async fn return_sums(sums: &Sums, needed: &[(u64, Vec<Change>)]) -> Result<(), OpenError> {
+async fn return_sums(
+    sums: &Sums,
+    missed: &Missed,
+    needed: &[(u64, Vec<Change>)],
+) -> Result<(), OpenError> {
     for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
         let taken = take_sums(sums, changes, *sequence).await;
         taken.map_err(|TableUnread| OpenError::Unread)?;
     }
+    // Not earlier: a disk that is out may have lent a table, to which the records are to be added.
+    needed.iter().for_each(|(sequence, changes)| missed.touch_all(changes, *sequence));
     let had_room = sums.bring_home(false).await.map_err(|_| OpenError::Failed)?;
     if had_room { Ok(()) } else { Err(OpenError::Full) }
 }
@@ -177,19 +187,65 @@ async fn take_sums(sums: &Sums, changes: &[Change], record: u64) -> Result<(), T
     Ok(())
 }
 
+/// Brings the map up to date on all members. The losses that a rebuilt block shows are durable
+/// before it: a block that the map calls written and that has no checksum passes for data.
+async fn return_map(
+    members: &Members,
+    sums: &Sums,
+    accepts_loss: bool,
+) -> Result<Rc<Written>, OpenError> {
+    let ReadMap { map, recalled, lacking } = read_map(members, sums, accepts_loss).await?;
+    let map = Rc::new(map);
+    sums.know(map.clone());
+    if is_planted(Bug::LateLosses) {
+        write_map(members, &map, lacking).await?;
+    }
+    lose_unknown((members, sums), &recalled).await?;
+    write_map(members, &map, lacking).await?;
+    Ok(map)
+}
+
+/// Marks blocks without a known checksum as lost, durably, in stripes that only the tables show to
+/// have been written.
+async fn lose_unknown(
+    (members, sums): (&Members, &Sums),
+    recalled: &BTreeSet<u64>,
+) -> Result<(), OpenError> {
+    if recalled.is_empty() {
+        return Ok(());
+    }
+    let lost = sums.lose_unknown(recalled).await.map_err(|error| match error {
+        error if error == TableUnread.into() => OpenError::Unread,
+        _ if members.gave_up() => OpenError::Full,
+        _ => OpenError::Failed,
+    })?;
+    if lost { Ok(()) } else { Err(OpenError::Full) }
+}
+
+/// Writes the map to members that have another one, durably.
+async fn write_map(members: &Members, map: &Written, lacking: Slots) -> Result<(), OpenError> {
+    if lacking.iter().next().is_none() {
+        return Ok(());
+    }
+    members.bring_home(members.label().data_start, &[map.all(lacking)]).await;
+    has_room(members)?;
+    members.flush().await;
+    members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)
+}
+
 /// Reads the map of written stripes: for each block the latest version on any member, or else one
-/// rebuilt from the tables. Rewrites it on a member that has another version. The map of a striped
-/// set is empty. Also returns the stripes that only the tables show.
+/// rebuilt from the tables. The map of a striped set is empty.
 async fn read_map(
     members: &Members,
     sums: &Sums,
     accepts_loss: bool,
-) -> Result<(Written, BTreeSet<u64>), OpenError> {
+) -> Result<ReadMap, OpenError> {
     let Label { layout, data_start, set, .. } = members.label();
     let (start, length) = written::place(&layout);
-    let mut stripes = BTreeSet::new();
+    let mut recalled = BTreeSet::new();
     if layout.level == Level::Striped {
-        return Ok((Written::nothing(&layout, set), stripes));
+        let (map, lacking) = (Written::nothing(&layout, set), Slots(0));
+        return Ok(ReadMap { map, recalled, lacking });
     }
     let mut read = Vec::new();
     for slot in members.slots().iter() {
@@ -210,13 +266,13 @@ async fn read_map(
             blocks.push(latest);
             continue;
         }
-        let recalled = recall::map_block(sums, &layout, number).await;
-        if recalled.is_unread && !accepts_loss && !is_planted(Bug::HastyReads) {
+        let of_tables = recall::map_block(sums, &layout, number).await;
+        if of_tables.is_unread && !accepts_loss && !is_planted(Bug::HastyReads) {
             return Err(OpenError::Unread);
         }
         members.slots().iter().for_each(|slot| members.counts.meet(slot, |met| met.mended += 1));
-        blocks.push(recalled.block);
-        stripes.extend(recalled.written);
+        blocks.push(of_tables.block);
+        recalled.extend(of_tables.written);
     }
     let map = Written::new(&layout, set, &blocks);
     let whole = map.all(members.slots());
@@ -224,15 +280,9 @@ async fn read_map(
         let blocks = read.iter().zip(whole.data[0].chunks(MAP_BLOCK as usize));
         blocks.into_iter().all(|(read, whole)| read.as_ref().is_some_and(|it| it[..] == *whole))
     };
-    let less = read.iter().filter(|(_, read)| !is_as_read(read)).map(|(slot, _)| *slot);
-    let less: Slots = less.collect();
-    if less.iter().next().is_some() {
-        members.bring_home(data_start, &[Change { slots: less, ..whole }]).await;
-        has_room(members)?;
-        members.flush().await;
-        members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
-    }
-    Ok((map, stripes))
+    let lacking = read.iter().filter(|(_, read)| !is_as_read(read)).map(|(slot, _)| *slot);
+    let lacking = lacking.collect();
+    Ok(ReadMap { map, recalled, lacking })
 }
 
 /// Reads blocks of a member one by one if need be; `None` for an unreadable one.
