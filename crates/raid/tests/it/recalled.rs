@@ -104,6 +104,28 @@ fn is_lost_as_a_whole(kind: (Level, usize)) -> bool {
     })
 }
 
+/// Whether a half of a mirror without tables of its own gives a block that has rotted on the other
+/// half, whose tables tell it.
+fn is_proven_by_the_other() -> bool {
+    let executor = Executor::new(36);
+    executor.block_on(async {
+        let (disks, expected) = without_map(&executor, (Level::Mirrored, 2), &[0]).await;
+        let data = raid::label_of(&*disks[1]).await.expect("it is a member").data_start;
+        for row in 0..4 {
+            flip(&disks[1], data + row * BLOCK + 100).await;
+        }
+        let set = opened(&executor, &disks).await.expect("the tables tell it");
+        count(&set, &expected[..8 * 4096]).await[1..] == [0, 0]
+    })
+}
+
+#[test]
+fn a_table_of_one_half_proves_the_other() {
+    assert!(is_proven_by_the_other());
+    #[cfg(feature = "planted-bugs")]
+    assert!(!crate::with(raid::planted::Bug::LonelyTables, is_proven_by_the_other));
+}
+
 /// A start rebuilds the map, and the power fails at each of its events in turn. A block has rotted
 /// whose table has rotted on both of its members. Returns the number of cuts after which a start
 /// shows wrong bytes.
