@@ -15,7 +15,8 @@
 //! - `members` holds the active members and takes a failed one out; `watch` detects members that do
 //!   not answer, `health` failing disks, `room` members whose host is out of space; [`Status`]
 //!   holds the counters, and `missed` the regions that members missed while out.
-//! - `table` is a table of checksums, `sums` all of these, and `recall` rebuilds the map from them.
+//! - `table` is a table of checksums, `sums` all of these, `lent` finds one that no member gives on
+//!   other disks, and `recall` rebuilds the map from them.
 //! - `prelog` is the write-ahead log, `ring` says where its records go, `apart` is a device that
 //!   gets them instead of the members, `logs` reads all of them, and `written` tracks which stripes
 //!   were ever written.
@@ -59,6 +60,7 @@ mod interrupts;
 pub mod label;
 mod labels;
 pub mod layout;
+mod lent;
 mod logs;
 mod members;
 mod missed;

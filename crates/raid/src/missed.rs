@@ -29,7 +29,7 @@ use futures::future::join_all;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::label::{Id, Label, MAP_BLOCK, MISSED_START, is_sealed, sealed};
+use crate::label::{Id, Label, MAP_BLOCK, MISSED_START, Standing, is_sealed, sealed};
 use crate::layout::Layout;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
@@ -168,6 +168,21 @@ impl Missed {
     /// Whether a member may have missed this stripe.
     pub(crate) fn has(&self, stripe: u64) -> bool {
         self.is_unknown.get() || self.touched.borrow().contains_key(&(stripe / self.each))
+    }
+
+    /// Whether a disk with this label, which is or was the member of this slot, lacks only the
+    /// stripes that [`Missed::has`] names: it was in when all were in last, and has at most caught
+    /// up in part since.
+    pub(crate) fn names_all_that_lacks(&self, label: &Label, slot: usize) -> bool {
+        let ours = self.members.label();
+        let is_it = (label.set, label.slot) == (ours.set, slot)
+            && (label.layout, label.data_start) == (ours.layout, ours.data_start)
+            && !label.is_incoming;
+        let is_catching_up = label.slots[label.slot].standing == Standing::CatchingUp;
+        let is_as_it_went = label.is_whole() || is_catching_up;
+        let is_of_then = label.whole == ours.whole && ours.whole > 0;
+        let is_trusted = is_as_it_went && is_of_then || is_planted(Bug::OldReturns);
+        self.is_known() && is_it && is_trusted
     }
 
     /// Whether the tables have the checksums of everything that was missed.

@@ -41,7 +41,7 @@ use crate::planted::{Bug, is_planted};
 use crate::record::Slots;
 use crate::recovery::{Returned, recover};
 use crate::set::Set;
-use crate::sums::{Sums, TableUnread};
+use crate::sums::Sums;
 use crate::void::Void;
 use crate::watch::{ReportSilence, reporting};
 use crate::wipe::wipe;
@@ -415,15 +415,9 @@ async fn return_to(
     let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
     let accepts_unread = options.is_meant || options.accepts_loss;
     let sums = Rc::new(Sums::new(members.clone(), missed.clone(), accepts_unread));
-    let Returned { log, map, recalled } =
-        recover((&members, &sums, &missed), options, runtime).await?;
+    let Returned { log, map } = recover((&members, &sums, &missed), options, runtime).await?;
     log.given.replace(options.log_devices.clone());
     members.are_open();
-    sums.know(map.clone());
-    if !recalled.is_empty() {
-        sums.lose_unknown(&recalled).await.map_err(|TableUnread| OpenError::Unread)?;
-        sums.bring_home(false).await.map_err(|_| OpenError::Failed)?; // if there is room
-    }
     let array = Array::new(members, Rc::new(log), map, (sums, missed), options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 use block::{BlockDevice, Buffer, IoError};
 use futures::future::{Either, select};
 
+use crate::label::Label;
+use crate::labels::{Read, read_labels};
 use crate::members::Members;
 use crate::sources::SOURCE_PATIENCE;
 use crate::watch::address_of;
@@ -42,12 +44,29 @@ impl Members {
         at: u64,
         room: Buffer,
     ) -> Option<Result<Buffer, IoError>> {
+        self.in_time(device, device.read(at, room)).await
+    }
+
+    /// The label of a disk that may not be a member, if it has one and nothing has overwritten it.
+    pub(crate) async fn ask_label(&self, device: &Rc<dyn BlockDevice>) -> Option<Label> {
+        match self.in_time(device, read_labels(&**device)).await? {
+            Ok(Read { label, is_overwritten: false, .. }) => Some(label),
+            _ => None,
+        }
+    }
+
+    /// The answer of a disk that may not be a member. `None` if it does not answer.
+    async fn in_time<T>(
+        &self,
+        device: &Rc<dyn BlockDevice>,
+        answer: impl Future<Output = T>,
+    ) -> Option<T> {
         let since = self.given_up.borrow().get(&address_of(device)).copied();
         if since.is_some_and(|since| self.clock.now().since(since) < ASK_AGAIN_AFTER) {
             return None;
         }
-        match select(device.read(at, room), pin!(self.clock.sleep(SOURCE_PATIENCE))).await {
-            Either::Left((read, _)) => Some(read),
+        match select(pin!(answer), pin!(self.clock.sleep(SOURCE_PATIENCE))).await {
+            Either::Left((answer, _)) => Some(answer),
             Either::Right(_) => {
                 self.given_up.borrow_mut().insert(address_of(device), self.clock.now());
                 None

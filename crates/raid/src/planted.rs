@@ -153,6 +153,14 @@ planted::bugs! {
     TornBodies,
     /// A table that nobody could read counts as empty, and its next change replaces it.
     ReplacedTables,
+    /// No disk but the members that are in is asked for a table.
+    UnlentTables,
+    /// A disk lends a table whatever it has missed.
+    OldTables,
+    /// Tables that reads have changed stay in memory until the log needs room.
+    UnpressedTables,
+    /// A block of the map that was rebuilt is durable before the losses that it shows.
+    LateLosses,
     /// A record is accepted whatever its checksum.
     UnsummedRecords,
     /// The first write of a stripe leaves the rest of the stripe as it was.

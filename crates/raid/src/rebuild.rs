@@ -158,6 +158,7 @@ impl Array {
             return Err(RebuildError::Cancelled);
         }
         let standing = if has_most { Standing::CatchingUp } else { Standing::Rebuilding };
+        self.sums.copied_to.set(None);
         self.members.begin(slot, device, Slot { member, standing });
         self.settled().await?; // no member by itself from here on
         self.empty(slot).await?;
@@ -224,15 +225,8 @@ impl Array {
         else {
             return false;
         };
-        let ours = self.members.label();
-        let is_it = label.set == ours.set
-            && (label.layout, label.data_start) == (ours.layout, ours.data_start)
-            && [label.member(), ours.slots[slot].member] == [member; 2];
-        let is_catching_up = label.slots[label.slot].standing == Standing::CatchingUp;
-        let is_as_it_went = label.is_whole() || is_catching_up || is_planted(Bug::OldReturns);
-        let is_of_then = label.whole == ours.whole && ours.whole > 0;
-        let is_of_then = is_of_then || is_planted(Bug::OldReturns);
-        self.missed.is_known() && is_it && is_as_it_went && is_of_then
+        let ours = self.members.label().slots[slot].member;
+        [label.member(), ours] == [member; 2] && self.missed.names_all_that_lacks(&label, slot)
     }
 
     /// Fills a new member from stripe `first` on, with a limited number of stripes in flight, until

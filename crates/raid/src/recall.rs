@@ -10,14 +10,26 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::rc::Rc;
+
+use block::IoError;
 
 use crate::blocks::BLOCK;
 use crate::label::{MAP_BITS, SUMS};
 use crate::layout::Layout;
 use crate::planted::{Bug, is_planted};
-use crate::sums::{Sums, Untold};
-use crate::table::tables_of;
+use crate::sums::{Seen, Sums, are_unread};
+use crate::table::{Found, Table, tables_of};
 use crate::written::MapBlock;
+
+/// Reason why a table is unusable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Untold {
+    /// It is there, and cannot be read.
+    Unread,
+    /// It has rotted.
+    Damaged,
+}
 
 /// A block of the map, derived from the tables.
 pub(crate) struct Recalled {
@@ -56,6 +68,42 @@ pub(crate) async fn map_block(sums: &Sums, layout: &Layout, number: u64) -> Reca
     }
     let bits = written.iter().map(|stripe| stripe - first);
     Recalled { block: MapBlock::recalled(bits), written, is_unread }
+}
+
+impl Sums {
+    /// The blocks whose checksums are in a table, by the latest version that members have.
+    ///
+    /// # Errors
+    /// The reason why the table is unusable.
+    async fn known_by_members(&self, slot: usize, number: u64) -> Result<Vec<u64>, Untold> {
+        let Seen { found, lent } = self.look_everywhere(slot, number).await;
+        if lent.is_none() && !found.iter().any(Found::has_any) {
+            if are_unread(&found) {
+                return Err(Untold::Unread);
+            }
+            if found.iter().any(|found| found.is_damaged) {
+                return Err(Untold::Damaged);
+            }
+        }
+        let (of_none, lent) = ((0, &Rc::default()), lent.as_ref());
+        Ok(Table::new((slot, number), of_none, (&found, [true; 2]), lent).known())
+    }
+
+    /// Marks blocks of stripes without a known checksum as lost, durably. Returns whether there was
+    /// room.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped, or of [`TableUnread`].
+    pub(crate) async fn lose_unknown(&self, stripes: &BTreeSet<u64>) -> Result<bool, IoError> {
+        let Layout { unit, members, .. } = self.layout;
+        for (stripe, slot) in stripes.iter().flat_map(|it| (0..members).map(move |s| (it, s))) {
+            let sums = self.of(slot, stripe * unit, unit).await?;
+            let blocks = (stripe * unit..(stripe + 1) * unit).step_by(BLOCK as usize);
+            blocks.filter(|&at| sums.sum(at) == 0).for_each(|at| sums.lose(at));
+        }
+        self.bring_home(false).await?;
+        Ok(self.are_home())
+    }
 }
 
 /// The stripes whose checksums are in a table.

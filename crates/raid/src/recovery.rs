@@ -1,10 +1,10 @@
 //! Replays the log when a set is opened.
 //!
-//! The latest record of all that were found names the oldest that is needed. It may rest on the word
-//! of one member alone, or of one of two log devices, and the next start may be without that one: so
-//! it is written to all members first.
+//! The latest record of all that were found names the oldest that is needed. It may rest on the
+//! word of one member alone, or of one of two log devices, and the next start may be without that
+//! one: so it is written to all members first.
 //!
-//! **Commit point**: that empty record.
+//! **Commit point**: an empty record on the members, which says that nothing is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -33,8 +33,15 @@ use crate::written::{self, MapBlock, Written};
 pub(crate) struct Returned {
     pub(crate) log: PreLog,
     pub(crate) map: Rc<Written>,
+}
+
+/// The map of written stripes, as read.
+struct ReadMap {
+    map: Written,
     /// Stripes that only the tables show to have been written.
-    pub(crate) recalled: BTreeSet<u64>,
+    recalled: BTreeSet<u64>,
+    /// Members that have another map, or none.
+    lacking: Slots,
 }
 
 /// Replays the log, and begins it anew.
@@ -46,11 +53,9 @@ pub(crate) async fn recover(
     let label = members.label();
     let size = ring_of(&label);
     let log = async |next, end| {
-        let (map, recalled) = read_map(members, sums, options.accepts_loss).await?;
-        let map = Rc::new(map);
+        let map = return_map(members, sums, options.accepts_loss).await?;
         let of_set = (members.clone(), map.clone(), sums.clone(), missed.clone());
-        let log = PreLog::new(of_set, runtime.clone(), next, end);
-        Ok(Returned { log, map, recalled })
+        Ok(Returned { log: PreLog::new(of_set, runtime.clone(), next, end), map })
     };
     if label.layout.level == Level::Striped {
         return log((1, 0), 0).await;
@@ -74,19 +79,9 @@ pub(crate) async fn recover(
         let lacked = needed.clone().filter(|sequence| !found.contains_key(sequence)).count();
         members.counts.note(|done| done.lacked_records = lacked as u64);
     }
-    // Law 3 of every engine: state that rests on the word of one is written to all.
     let mut end = latest_of(&found, false).map_or(0, Found::end);
     if !is_planted(Bug::LonelyReturns) {
-        let length = latest.bytes.len() as u64;
-        // There is room on the members for any record of the log device.
-        let start = if latest.is_apart { Ring::new(size, end).place(length) } else { latest.start };
-        end = start + length;
-        let again = members.slots().iter().map(|slot| {
-            let (at, data) = (LOG_START + start, vec![latest.bytes.clone()]);
-            members.write(slot, at, data, Durability::Plain)
-        });
-        join_all(again).await;
-        members.flush().await;
+        end = write_to_all(members, latest, (size, end)).await;
         settle().await?;
     }
     has_room(members)?;
@@ -100,16 +95,31 @@ pub(crate) async fn recover(
         }
     }
     has_room(members)?;
-    needed.iter().for_each(|(sequence, changes)| missed.touch_all(changes, *sequence));
     members.flush().await;
     settle().await?;
-    return_sums(sums, &needed).await?;
+    return_sums(sums, missed, &needed).await?;
     missed.are_flushed(last + 1);
     missed.bring_home().await;
     settle().await?;
     let returned = log((last + 1, latest.record.checksum), end).await?;
     returned.log.forget_all().await.map_err(failed)?;
     Ok(returned)
+}
+
+/// Writes the latest record to all members, durably, where it is, or behind their own latest one.
+/// Gives the offset behind it. State that rests on the word of one is written to all: that is law 3
+/// of every engine.
+async fn write_to_all(members: &Members, latest: &Found, (size, end): (u64, u64)) -> u64 {
+    let length = latest.bytes.len() as u64;
+    // There is room on the members for any record of the log device.
+    let start = if latest.is_apart { Ring::new(size, end).place(length) } else { latest.start };
+    let again = members.slots().iter().map(|slot| {
+        let (at, data) = (LOG_START + start, vec![latest.bytes.clone()]);
+        members.write(slot, at, data, Durability::Plain)
+    });
+    join_all(again).await;
+    members.flush().await;
+    start + length
 }
 
 /// The records of all logs. Fails if a later one may be hidden, unless a person says that there is
@@ -166,11 +176,17 @@ fn still_needed(
 
 /// Brings the tables up to date with these records. Fails before it writes any if nobody can read
 /// one of them, unless a person says that the set is to start: an empty one would take its place.
-async fn return_sums(sums: &Sums, needed: &[(u64, Vec<Change>)]) -> Result<(), OpenError> {
+async fn return_sums(
+    sums: &Sums,
+    missed: &Missed,
+    needed: &[(u64, Vec<Change>)],
+) -> Result<(), OpenError> {
     for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
         let taken = take_sums(sums, changes, *sequence).await;
         taken.map_err(|TableUnread| OpenError::Unread)?;
     }
+    // Not earlier: a disk that is out may have lent a table, to which the records are to be added.
+    needed.iter().for_each(|(sequence, changes)| missed.touch_all(changes, *sequence));
     let had_room = sums.bring_home(false).await.map_err(|_| OpenError::Failed)?;
     if had_room { Ok(()) } else { Err(OpenError::Full) }
 }
@@ -183,19 +199,65 @@ async fn take_sums(sums: &Sums, changes: &[Change], record: u64) -> Result<(), T
     Ok(())
 }
 
+/// Brings the map up to date on all members. The losses that a rebuilt block shows are durable
+/// before it: a block that the map calls written and that has no checksum passes for data.
+async fn return_map(
+    members: &Members,
+    sums: &Sums,
+    accepts_loss: bool,
+) -> Result<Rc<Written>, OpenError> {
+    let ReadMap { map, recalled, lacking } = read_map(members, sums, accepts_loss).await?;
+    let map = Rc::new(map);
+    sums.know(map.clone());
+    if is_planted(Bug::LateLosses) {
+        write_map(members, &map, lacking).await?;
+    }
+    lose_unknown((members, sums), &recalled).await?;
+    write_map(members, &map, lacking).await?;
+    Ok(map)
+}
+
+/// Marks blocks without a known checksum as lost, durably, in stripes that only the tables show to
+/// have been written.
+async fn lose_unknown(
+    (members, sums): (&Members, &Sums),
+    recalled: &BTreeSet<u64>,
+) -> Result<(), OpenError> {
+    if recalled.is_empty() {
+        return Ok(());
+    }
+    let lost = sums.lose_unknown(recalled).await.map_err(|error| match error {
+        error if error == TableUnread.into() => OpenError::Unread,
+        _ if members.gave_up() => OpenError::Full,
+        _ => OpenError::Failed,
+    })?;
+    if lost { Ok(()) } else { Err(OpenError::Full) }
+}
+
+/// Writes the map to members that have another one, durably.
+async fn write_map(members: &Members, map: &Written, lacking: Slots) -> Result<(), OpenError> {
+    if lacking.iter().next().is_none() {
+        return Ok(());
+    }
+    members.bring_home(members.label().data_start, &[map.all(lacking)]).await;
+    has_room(members)?;
+    members.flush().await;
+    members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)
+}
+
 /// Reads the map of written stripes: for each block the latest version on any member, or else one
-/// rebuilt from the tables. Rewrites it on a member that has another version. The map of a striped
-/// set is empty. Also returns the stripes that only the tables show.
+/// rebuilt from the tables. The map of a striped set is empty.
 async fn read_map(
     members: &Members,
     sums: &Sums,
     accepts_loss: bool,
-) -> Result<(Written, BTreeSet<u64>), OpenError> {
+) -> Result<ReadMap, OpenError> {
     let Label { layout, data_start, set, .. } = members.label();
     let (start, length) = written::place(&layout);
-    let mut stripes = BTreeSet::new();
+    let mut recalled = BTreeSet::new();
     if layout.level == Level::Striped {
-        return Ok((Written::nothing(&layout, set), stripes));
+        let (map, lacking) = (Written::nothing(&layout, set), Slots(0));
+        return Ok(ReadMap { map, recalled, lacking });
     }
     let mut read = Vec::new();
     for slot in members.slots().iter() {
@@ -216,13 +278,13 @@ async fn read_map(
             blocks.push(latest);
             continue;
         }
-        let recalled = recall::map_block(sums, &layout, number).await;
-        if recalled.is_unread && !accepts_loss && !is_planted(Bug::HastyReads) {
+        let of_tables = recall::map_block(sums, &layout, number).await;
+        if of_tables.is_unread && !accepts_loss && !is_planted(Bug::HastyReads) {
             return Err(OpenError::Unread);
         }
         members.slots().iter().for_each(|slot| members.counts.meet(slot, |met| met.mended += 1));
-        blocks.push(recalled.block);
-        stripes.extend(recalled.written);
+        blocks.push(of_tables.block);
+        recalled.extend(of_tables.written);
     }
     let map = Written::new(&layout, set, &blocks);
     let whole = map.all(members.slots());
@@ -230,15 +292,9 @@ async fn read_map(
         let blocks = read.iter().zip(whole.data[0].chunks(MAP_BLOCK as usize));
         blocks.into_iter().all(|(read, whole)| read.as_ref().is_some_and(|it| it[..] == *whole))
     };
-    let less = read.iter().filter(|(_, read)| !is_as_read(read)).map(|(slot, _)| *slot);
-    let less: Slots = less.collect();
-    if less.iter().next().is_some() {
-        members.bring_home(data_start, &[Change { slots: less, ..whole }]).await;
-        has_room(members)?;
-        members.flush().await;
-        members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
-    }
-    Ok((map, stripes))
+    let lacking = read.iter().filter(|(_, read)| !is_as_read(read)).map(|(slot, _)| *slot);
+    let lacking = lacking.collect();
+    Ok(ReadMap { map, recalled, lacking })
 }
 
 /// Reads blocks of a member one by one if need be; `None` for an unreadable one.

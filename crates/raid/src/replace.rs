@@ -261,6 +261,7 @@ impl Array {
             self.settled().await?;
             return self.make_again(slot, device, member, progress).await;
         }
+        self.sums.copied_to.set(None);
         self.members.begin_replacing(slot, device, member);
         let copied = self.copy_all(slot, progress).await;
         if self.members.coming() == Some(slot) {
@@ -294,6 +295,8 @@ impl Array {
                 if is_unread { RebuildError::Unread } else { RebuildError::Stopped }
             })?;
         }
+        is_replaced()?;
+        self.sums.copied_to.set(Some(slot));
         let mut next = 0;
         while next < self.layout.rows {
             is_replaced()?;

@@ -108,7 +108,8 @@ impl Array {
                 scrubbed.mended = self.mended() - before;
             }
             progress(stripe + 1, self.layout.rows, &scrubbed);
-            if looked_at >= FILLED {
+            let is_pressed = looked_at >= FILLED / 16 && self.sums.are_pressed();
+            if looked_at >= FILLED || is_pressed {
                 looked_at = 0;
                 settle().await?; // changed checksums take memory
             }

@@ -28,6 +28,8 @@ use crate::status::{Done, Status};
 
 /// Interval of retries of the blocks that no disk gave to a member that is in.
 const LATER: Duration = Duration::from_secs(60);
+/// Pause before many changed tables that found no room are written in place again.
+const PRESS_AGAIN: Duration = Duration::from_secs(1);
 /// Time after which a flush fails while the hosts are full.
 const FLUSH_LIMIT: Duration = Duration::from_secs(60);
 
@@ -58,6 +60,8 @@ struct Inner {
     /// Calls under way.
     calls: Cell<usize>,
     ended: Signal,
+    /// Changed tables are being written in place because they are many.
+    is_pressing: Cell<bool>,
 }
 
 impl Inner {
@@ -68,6 +72,26 @@ impl Inner {
             // Do not wait: the disk may be about to die.
             self.tasks.spawn(left.close().map(|_| ()).boxed_local());
         }
+    }
+
+    /// Has changed tables written in place if reads have left many of them in memory. Readers do
+    /// not wait for that: hosts may be full.
+    fn press_tables(self: &Rc<Self>) {
+        if !self.array.sums.are_pressed() || self.is_pressing.replace(true) {
+            return;
+        }
+        let set = self.clone();
+        set.calls.set(set.calls.get() + 1);
+        let pressing = async move {
+            let _ = set.array.log.settle_sums().await; // a set that has stopped changes none
+            set.calls.set(set.calls.get() - 1);
+            set.ended.notify();
+            if set.array.sums.are_pressed() {
+                set.array.members.clock.sleep(PRESS_AGAIN).await; // there was no room
+            }
+            set.is_pressing.set(false);
+        };
+        self.tasks.spawn(pressing.boxed_local());
     }
 
     /// Retries, at intervals, the blocks that no disk gave to a new member, until it has all of
@@ -108,8 +132,8 @@ impl Set {
             stripe: Some(array.shape()),
             platters: None, // each disk has its own arm
         };
-        let (calls, ended) = (Cell::new(0), Signal::new());
-        Self(Rc::new(Inner { array, tasks, geometry, calls, ended }))
+        let (calls, ended, is_pressing) = (Cell::new(0), Signal::new(), Cell::new(false));
+        Self(Rc::new(Inner { array, tasks, geometry, calls, ended, is_pressing }))
     }
 
     /// The label in force; its own slot has no meaning.
@@ -437,6 +461,7 @@ impl BlockDevice for Set {
             let members = &set.array.members;
             let _client = members.pace.client();
             let read = set.array.read(offset, buffer).await;
+            set.press_tables();
             let is_unread = read.as_ref().is_err_and(|error| *error == unread(Verb::Read));
             if read.is_err() && !members.have_stopped() && !is_unread {
                 members.counts.note(|done| done.lost_reads += 1);
@@ -483,6 +508,7 @@ impl BlockDevice for Set {
         }
         self.run(Verb::Read, async move |set| {
             let mended = set.array.mend(offset, length, is_right).await;
+            set.press_tables();
             mended.map_err(of_range(Verb::Read, offset, length))
         })
     }

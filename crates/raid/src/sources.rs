@@ -75,7 +75,7 @@ enum Answer {
 
 impl Members {
     /// Whether the disk of a slot lacks only what it is known to have missed.
-    fn is_catching_up(&self, slot: usize) -> bool {
+    pub(crate) fn is_catching_up(&self, slot: usize) -> bool {
         self.coming() == Some(slot) && self.label().slots[slot].standing == Standing::CatchingUp
     }
 }

@@ -342,7 +342,9 @@ impl Stripe<'_> {
 
     /// Replaces the wrong checksum of a block whose bytes are proven, if its table can be read.
     pub(crate) async fn correct_sum(&self, slot: usize, offset: u64, bytes: &[u8]) {
-        if let Ok(sums) = self.sums.of(slot, offset, BLOCK).await {
+        if let Ok(sums) = self.sums.of(slot, offset, BLOCK).await
+            && self.sums.takes_mends()
+        {
             sums.take(offset, bytes);
             self.members.counts.meet(slot, |met| met.mended += 1);
         }
@@ -353,7 +355,11 @@ impl Stripe<'_> {
         let (at, data) = (self.data_start + offset, Bytes::copy_from_slice(bytes));
         // Bytes that its checksum may refute are the only ones that it may prove.
         let Ok(sums) = self.sums.of(slot, offset, BLOCK).await else { return };
-        // Without space the block stays as it is: readers do not wait for space.
+        // Without space the block stays as it is: readers do not wait for space, not even for that
+        // of tables.
+        if !self.sums.takes_mends() {
+            return;
+        }
         if self.members.write_if_room(slot, at, data).await {
             sums.take(offset, bytes);
             if self.members.reads_back(slot, at, bytes).await {

@@ -17,7 +17,8 @@
 //!
 //! A table that disks may have, and that no member can read at the moment, is unknown as a whole
 //! ([`TableUnread`]). It is not replaced: a write of its blocks fails, and their bytes count as
-//! unread unless others prove them. A person may accept that such a table counts as empty.
+//! unread unless others prove them. A person may accept that such a table counts as empty. Before a
+//! table counts as unread or empty, disks that are not members are asked for it ([`crate::lent`]).
 //!
 //! The later of the two members' versions counts: a disk that has lost the write of a table
 //! does not bring back an older one. It gets the table once more.
@@ -31,9 +32,10 @@
 //! 4. The first record that any table needs is known in one cell: each record that is written names
 //!    it, and tables are many. A change of a table moves it earlier, and only writing tables in
 //!    place moves it later.
+//! 5. Reads and mends change no table while [`MOST_PRESSED`] are in memory ([`Sums::takes_mends`]).
 //!
 //! Not asserted: 1 and 2, which are about the state after a cut: torture's campaign `contract` cuts
-//! there, and checks each recovery by the checksums.
+//! there, and checks each recovery by the checksums; 5, which is about calls from other files.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,8 +58,18 @@ use crate::table::{Found, InHand, Kept, MARK, NO_RECORD, Table, Version, sums_of
 use crate::turns::Turns;
 use crate::written::Written;
 
-/// Number of tables kept in memory though no task needs them.
+/// Number of tables kept in memory though no task needs them. If more stay, changed tables are to
+/// be written in place ([`Sums::are_pressed`]).
 const MOST: usize = 1024;
+/// Number of tables in memory from which on reads and mends change none. A table takes about 4.3
+/// KB, so reads and mends keep at most 9 MB. Beyond that are only the tables of records in the log,
+/// at most one for each 4 KiB of its ring; those of fresh stripes, at most one of each member for
+/// each; and those that a fill changes between two writes in place, 65 of each member for
+/// [`crate::rebuild::FILLED`] bytes.
+const MOST_PRESSED: usize = 2 * MOST;
+/// Number of unread tables that are remembered, each with 16 bytes. If there are more, none is
+/// retried: those that are not remembered are refused at once as well.
+const MOST_UNREAD: usize = 4096;
 /// Tables of a member that get their places with one write, as long as none of them is in use.
 const GROUP: u64 = 16;
 
@@ -112,26 +124,25 @@ impl From<TableUnread> for IoError {
     }
 }
 
-/// Reason why a table is unusable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Untold {
-    /// It is there, and cannot be read.
-    Unread,
-    /// It has rotted.
-    Damaged,
+/// What the present disks give of a table.
+pub(crate) struct Seen {
+    /// The places of its two members.
+    pub(crate) found: [Found; 2],
+    /// The current version, if no member gives it.
+    pub(crate) lent: Option<Version>,
 }
 
 /// Whether one of the two cannot be read.
-fn are_unread(both: &[Found; 2]) -> bool {
+pub(crate) fn are_unread(both: &[Found; 2]) -> bool {
     both.iter().any(|found| found.is_unread)
 }
 
 /// The checksum tables; see the module.
 pub(crate) struct Sums {
-    members: Rc<Members>,
-    layout: Layout,
+    pub(crate) members: Rc<Members>,
+    pub(crate) layout: Layout,
     data_start: u64,
-    set: Id,
+    pub(crate) set: Id,
     known: RefCell<BTreeMap<(usize, u64), Rc<Table>>>,
     /// Locks of tables being read.
     reading: Rc<Turns>,
@@ -149,7 +160,9 @@ pub(crate) struct Sums {
     roomy: RefCell<BTreeSet<(usize, u64)>>,
     /// Number of members that have come back.
     arrivals: Cell<u64>,
-    missed: Rc<Missed>,
+    pub(crate) missed: Rc<Missed>,
+    /// The slot of the last replacement, once its new disk has got all tables.
+    pub(crate) copied_to: Cell<Option<usize>>,
     now: Cell<u64>,
     /// Tables that could not be read for a while: they are tried once now, without retries.
     unread: RefCell<BTreeSet<(usize, u64)>>,
@@ -175,6 +188,7 @@ impl Sums {
             roomy: RefCell::default(),
             arrivals: Cell::default(),
             missed,
+            copied_to: Cell::default(),
             now: Cell::new(0),
             unread: RefCell::default(),
             accepts_unread,
@@ -434,11 +448,11 @@ impl Sums {
     /// [`IoError`] when the set has stopped.
     pub(crate) async fn bring_home(&self, are_fresh: bool) -> Result<bool, IoError> {
         assert_eq!(self.needed.get(), self.first_needed(), "invariant 4");
-        let all: Vec<Rc<Table>> = self.known.borrow().values().cloned().collect();
-        let (waiting, going): (Vec<_>, Vec<_>) = all
-            .into_iter()
-            .filter(|table| table.has_changed())
-            .partition(|table| table.is_placed.get());
+        // Before it lacks a version, a disk that is out lends the table no more.
+        self.changed().iter().for_each(|table| self.note_who_misses(table));
+        self.missed.bring_home().await;
+        let (waiting, going): (Vec<_>, Vec<_>) =
+            self.changed().into_iter().partition(|table| table.is_placed.get());
         waiting.iter().for_each(|table| table.is_stuck.set(true));
         let is_all_there = !waiting.iter().any(|table| self.is_needed(table));
         if going.is_empty() {
@@ -478,7 +492,20 @@ impl Sums {
         }
         self.needed.set(self.first_needed());
         self.gone.notify();
+        drop(going);
+        self.make_room();
         settled.map(|()| are_home)
+    }
+
+    /// The tables with changes that are not in place.
+    fn changed(&self) -> Vec<Rc<Table>> {
+        let known = self.known.borrow();
+        known.values().filter(|table| table.has_changed()).cloned().collect()
+    }
+
+    /// Whether all changes are in place.
+    pub(crate) fn are_home(&self) -> bool {
+        self.changed().is_empty()
     }
 
     /// Writes versions of tables, each to the next place on both members. Returns which had room.
@@ -489,7 +516,7 @@ impl Sums {
         join_all(writes).await
     }
 
-    /// Marks a stripe as missed if a table was written in place without one of its two members.
+    /// Marks a stripe as missed if a table is written in place without one of its two members.
     fn note_who_misses(&self, table: &Table) {
         let all = self.members.all();
         let Some(map) = self.written.get().filter(|_| !is_planted(Bug::ForgottenTables)) else {
@@ -568,7 +595,7 @@ impl Sums {
     }
 
     /// The member that stores a copy of a table, and the offset of the first place there.
-    fn place(&self, slot: usize, number: u64, copy: usize) -> (usize, u64) {
+    pub(crate) fn place(&self, slot: usize, number: u64, copy: usize) -> (usize, u64) {
         let Layout { rows, unit, .. } = self.layout;
         let start = self.data_end() + map_size(rows) + copy as u64 * tables_size(rows, unit);
         let at = self.data_start + start + number * TABLE_PLACES * BLOCK;
@@ -602,24 +629,29 @@ impl Sums {
         if self.is_unused(number..number + 1) {
             return Ok(self.begin(slot, number));
         }
-        let found = self.look_at_both(slot, number).await;
-        let are_in = self.layout.holders(slot).map(|holder| self.members.has(holder));
+        let Seen { found, lent } = self.look_everywhere(slot, number).await;
+        let holders = self.layout.holders(slot);
+        let are_in = holders.map(|holder| self.members.has(holder));
+        let are_current = holders.map(|holder| self.is_current(holder, number));
         // A member that is in and can read both places has the version in force, if there is one.
         let says_none = |(it, is_in): (&Found, bool)| is_in && !it.is_unread && !it.is_damaged;
-        let is_told = self.has_any_in(slot, &found) || found.iter().zip(are_in).any(says_none);
+        let is_found = self.has_any_current((slot, number), &found) || lent.is_some();
+        let is_told = is_found || found.iter().zip(are_in).any(says_none);
         let is_lacking = are_unread(&found) && !is_told;
         if is_lacking && !self.accepts_unread && !is_planted(Bug::ReplacedTables) {
-            self.unread.borrow_mut().insert((slot, number));
+            self.note_unread(slot, number);
             return Err(TableUnread);
         }
         self.unread.borrow_mut().remove(&(slot, number));
-        let table = Table::new((slot, number), (self.base, &self.needed), &found, are_in);
-        let table = Rc::new(table);
-        let is_its = |&it: &usize| self.layout.holders(slot).contains(&it) && !self.members.has(it);
+        let (of_set, lent) = ((self.base, &self.needed), lent.as_ref());
+        let table = Rc::new(Table::new((slot, number), of_set, (&found, are_current), lent));
+        let is_its = |it: &usize| holders.contains(it) && !self.is_current(*it, number);
         if let Some(holder) = self.members.coming().filter(is_its) {
             table.come_to(holder, &self.layout);
         }
-        for copy in (0..2).filter(|&copy| are_in[copy] && !table.is_everywhere(&found[copy])) {
+        let is_due = lent.is_some() || self.takes_mends();
+        let lacks = |copy: &usize| are_current[*copy] && !table.is_everywhere(&found[*copy]);
+        for copy in (0..2).filter(lacks).filter(|_| is_due) {
             table.change(NO_RECORD);
             // An unreadable table counts as a read error already, and a rewrite may not repair it.
             let is_wrong = table.kept[copy].get().holds.is_none() && !found[copy].is_unread;
@@ -630,16 +662,42 @@ impl Sums {
         Ok(self.keep(table))
     }
 
-    /// Whether a member that is in gives a table of a slot: that of one being filled is outdated.
-    fn has_any_in(&self, slot: usize, found: &[Found; 2]) -> bool {
+    /// Whether one of its members gives the current version of a table.
+    fn has_any_current(&self, (slot, number): (usize, u64), found: &[Found; 2]) -> bool {
         let mut holders = self.layout.holders(slot).into_iter().zip(found);
-        holders.any(|(holder, found)| self.members.has(holder) && found.has_any())
+        holders.any(|(holder, found)| found.has_any() && self.is_current(holder, number))
+    }
+
+    /// Remembers a table that could not be read for a while.
+    fn note_unread(&self, slot: usize, number: u64) {
+        let mut unread = self.unread.borrow_mut();
+        if unread.len() < MOST_UNREAD {
+            unread.insert((slot, number));
+        }
+    }
+
+    /// Whether a table is not retried.
+    fn is_tried(&self, slot: usize, number: u64) -> bool {
+        let unread = self.unread.borrow();
+        unread.len() >= MOST_UNREAD || unread.contains(&(slot, number))
+    }
+
+    /// Whether more tables than usual stay in memory because they are changed: they are to be
+    /// written in place.
+    pub(crate) fn are_pressed(&self) -> bool {
+        self.known.borrow().len() > MOST && !is_planted(Bug::UnpressedTables)
+    }
+
+    /// Whether reads and mends may change tables. Otherwise what is wrong stays until a later read.
+    pub(crate) fn takes_mends(&self) -> bool {
+        self.known.borrow().len() < MOST_PRESSED || is_planted(Bug::UnpressedTables)
     }
 
     /// A table that was never used, whatever its places hold.
     fn begin(&self, slot: usize, number: u64) -> Rc<Table> {
         let nothing = [Found::default(), Found::default()];
-        let table = Table::new((slot, number), (self.base, &self.needed), &nothing, [true; 2]);
+        let of_set = (self.base, &self.needed);
+        let table = Table::new((slot, number), of_set, (&nothing, [true; 2]), None);
         let has_room = self.roomy.borrow().contains(&(slot, number / GROUP));
         table.kept.iter().for_each(|kept| kept.set(Kept { holds: None, has_room }));
         self.keep(Rc::new(table))
@@ -677,52 +735,22 @@ impl Sums {
         Some(Found { is_unread, ..found })
     }
 
-    /// Reads both members' places of a table. If neither can be read, it retries for a while, once.
-    async fn look_at_both(&self, slot: usize, number: u64) -> [Found; 2] {
+    /// Reads both members' places of a table, and other disks if no member gives it. If it cannot
+    /// be read, it retries for a while, once.
+    pub(crate) async fn look_everywhere(&self, slot: usize, number: u64) -> Seen {
         let look = async || {
             let (one, other) = join(self.look(slot, number, 0), self.look(slot, number, 1)).await;
-            [one, other].map(Option::unwrap_or_default)
+            let found = [one, other].map(Option::unwrap_or_default);
+            let is_there = self.has_any_current((slot, number), &found);
+            let lent = if is_there { None } else { self.lent(slot, number).await };
+            Seen { found, lent }
         };
-        let is_tried = self.unread.borrow().contains(&(slot, number));
-        let is_enough =
-            |both: &[Found; 2]| is_tried || self.has_any_in(slot, both) || !are_unread(both);
+        let is_tried = self.is_tried(slot, number);
+        let is_enough = |Seen { found, lent }: &Seen| {
+            let is_there = lent.is_some() || self.has_any_current((slot, number), found);
+            is_tried || is_there || !are_unread(found)
+        };
         self.members.retry(look, is_enough).await
-    }
-
-    /// The blocks whose checksums are in a table, by the latest version that members have.
-    ///
-    /// # Errors
-    /// The reason why the table is unusable.
-    pub(crate) async fn known_by_members(
-        &self,
-        slot: usize,
-        number: u64,
-    ) -> Result<Vec<u64>, Untold> {
-        let found = self.look_at_both(slot, number).await;
-        if !found.iter().any(Found::has_any) {
-            if are_unread(&found) {
-                return Err(Untold::Unread);
-            }
-            if found.iter().any(|found| found.is_damaged) {
-                return Err(Untold::Damaged);
-            }
-        }
-        let table = Table::new((slot, number), (self.base, &self.needed), &found, [true; 2]);
-        Ok(table.known())
-    }
-
-    /// Marks blocks of stripes without a known checksum as lost.
-    ///
-    /// # Errors
-    /// [`TableUnread`].
-    pub(crate) async fn lose_unknown(&self, stripes: &BTreeSet<u64>) -> Result<(), TableUnread> {
-        let Layout { unit, members, .. } = self.layout;
-        for (stripe, slot) in stripes.iter().flat_map(|it| (0..members).map(move |s| (it, s))) {
-            let sums = self.of(slot, stripe * unit, unit).await?;
-            let blocks = (stripe * unit..(stripe + 1) * unit).step_by(BLOCK as usize);
-            blocks.filter(|&at| sums.sum(at) == 0).for_each(|at| sums.lose(at));
-        }
-        Ok(())
     }
 
     /// Evicts the least recently used tables that are not needed (invariant 3).
@@ -735,7 +763,8 @@ impl Sums {
         let is_idle = |table: &&Rc<Table>| Rc::strong_count(table) == 1 && !is_needed(table);
         let mut idle: Vec<&Rc<Table>> = known.values().filter(is_idle).collect();
         idle.sort_by_key(|table| table.used.get());
-        let gone = idle.into_iter().take(MOST / 8).map(|table| (table.slot, table.number));
+        let too_many = known.len() - MOST + MOST / 8;
+        let gone = idle.into_iter().take(too_many).map(|table| (table.slot, table.number));
         for key in gone.collect::<Vec<_>>() {
             let gone = known.remove(&key).filter(|table| is_needed(table));
             assert!(gone.is_none(), "invariant 3");

@@ -62,7 +62,7 @@ pub(crate) fn tables_of(offset: u64, length: u64) -> Range<u64> {
 
 /// A version of a table, as read from a place.
 pub(crate) struct Version {
-    number: u64,
+    pub(crate) number: u64,
     sums: Vec<u32>,
 }
 
@@ -183,18 +183,19 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with the latest version that the active ones of its two members have.
+    /// A table with the latest version that those of its two members have whose copies are current,
+    /// or that another disk has lent.
     pub(crate) fn new(
         (slot, number): (usize, u64),
         (base, needed): (u64, &Rc<Cell<u64>>),
-        found: &[Found; 2],
-        are_in: [bool; 2],
+        (found, are_current): (&[Found; 2], [bool; 2]),
+        lent: Option<&Version>,
     ) -> Self {
-        let of_those_in = found.iter().zip(are_in).filter(|(_, is_in)| *is_in);
-        let versions = of_those_in.flat_map(|(found, _)| found.versions.iter().flatten());
-        let latest = versions.max_by_key(|it| it.number);
+        let current = found.iter().zip(are_current).filter(|(_, is_current)| *is_current);
+        let versions = current.flat_map(|(found, _)| found.versions.iter().flatten());
+        let latest = versions.chain(lent).max_by_key(|it| it.number);
         // A member that is out counts as well: it may come back with its version some day.
-        let numbers = found.iter().flat_map(|found| found.versions.iter().flatten());
+        let numbers = found.iter().flat_map(|found| found.versions.iter().flatten()).chain(lent);
         let last = numbers.map(|it| it.number).max().unwrap_or_default();
         let unknown = || vec![0; SUMS as usize];
         Self {
@@ -369,7 +370,11 @@ impl InHand {
 
     /// Sets checksums from blocks' bytes, without need for a record.
     pub(crate) fn take(&self, offset: u64, bytes: &[u8]) {
-        self.change(offset, &sums_of(bytes), NO_RECORD);
+        for (at, sum) in (offset..).step_by(BLOCK as usize).zip(sums_of(bytes)) {
+            if self.sum(at) != sum {
+                self.change(at, &[sum], NO_RECORD); // the table needs no write otherwise
+            }
+        }
     }
 
     /// Checksum of a block; zero if unknown.
@@ -408,12 +413,8 @@ mod tests {
 
     /// A table that the members have nothing of.
     fn new(slot: usize, number: u64) -> Table {
-        Table::new(
-            (slot, number),
-            (0, &Rc::default()),
-            &[Found::default(), Found::default()],
-            [true; 2],
-        )
+        let nothing = [Found::default(), Found::default()];
+        Table::new((slot, number), (0, &Rc::default()), (&nothing, [true; 2]), None)
     }
 
     fn found(table: &Table, bytes: &[&[u8]; 4]) -> [Found; 2] {
@@ -435,7 +436,7 @@ mod tests {
         torn[600] ^= 1;
         let latest = |bytes: &[&[u8]; 4]| {
             let found = found(&table, bytes);
-            let table = Table::new((2, 5), (0, &Rc::default()), &found, [true; 2]);
+            let table = Table::new((2, 5), (0, &Rc::default()), (&found, [true; 2]), None);
             let sum = table.sums.borrow()[0];
             let have_it = found.each_ref().map(|found| table.is_everywhere(found));
             (sum, table.all_kept().map(|kept| kept.next()), have_it)

@@ -7,6 +7,7 @@ mod failing;
 mod full;
 mod hiccups;
 mod interrupted;
+mod lent;
 mod log_device;
 mod losses;
 mod offline;

@@ -1,12 +1,14 @@
 //! The map of written stripes, when no member has a whole copy of one of its blocks.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use raid::layout::Level;
-use sim::{Disk, Effect, Executor, Fault};
+use sim::{Choice, Disk, Effect, Executor, Fault, Prng};
 
 use crate::failed_starts::{flip, records};
+use crate::hiccups::count;
 use crate::losses::{all_of, assert_any_may_be_lost, bytes, copies, new_disks, new_set, opened};
 use crate::rot::{rotten, tables};
 
@@ -100,6 +102,76 @@ fn is_lost_as_a_whole(kind: (Level, usize)) -> bool {
         }
         true
     })
+}
+
+/// Whether a half of a mirror without tables of its own gives a block that has rotted on the other
+/// half, whose tables tell it.
+fn is_proven_by_the_other() -> bool {
+    let executor = Executor::new(36);
+    executor.block_on(async {
+        let (disks, expected) = without_map(&executor, (Level::Mirrored, 2), &[0]).await;
+        let data = raid::label_of(&*disks[1]).await.expect("it is a member").data_start;
+        for row in 0..4 {
+            flip(&disks[1], data + row * BLOCK + 100).await;
+        }
+        let set = opened(&executor, &disks).await.expect("the tables tell it");
+        count(&set, &expected[..8 * 4096]).await[1..] == [0, 0]
+    })
+}
+
+#[test]
+fn a_table_of_one_half_proves_the_other() {
+    assert!(is_proven_by_the_other());
+    #[cfg(feature = "planted-bugs")]
+    assert!(!crate::with(raid::planted::Bug::LonelyTables, is_proven_by_the_other));
+}
+
+/// A start rebuilds the map, and the power fails at each of its events in turn. A block has rotted
+/// whose table has rotted on both of its members. Returns the number of cuts after which a start
+/// shows wrong bytes.
+fn wrong_after_a_cut(kind: (Level, usize)) -> usize {
+    let executor = Executor::new(34);
+    let (traces, expected) = executor.block_on(async {
+        let (disks, expected) = without_map(&executor, kind, &[0]).await;
+        let data = raid::label_of(&*disks[0]).await.expect("it is a member").data_start;
+        // Only its table would tell that the block of disk 0 is wrong, or another mirror.
+        for disk in &disks[..kind.1 - 1] {
+            flip(disk, data + 100).await;
+        }
+        let disks = copies(&executor, &disks);
+        disks.iter().for_each(|disk| disk.start_trace());
+        opened(&executor, &disks).await.expect("the tables tell it");
+        (disks.iter().map(|disk| disk.trace()).collect::<Vec<_>>(), expected)
+    });
+    let events = traces.iter().flat_map(|trace| trace.events());
+    let serials: BTreeSet<u64> = events.map(|event| event.serial).collect();
+    let mut prng = Prng::new(35);
+    let mut wrong = 0;
+    for serial in serials {
+        let after = traces.iter().map(|trace| {
+            let platter = trace.platter_at(trace.position_of(serial));
+            Disk::new(&executor, platter.image(&Choice::random(&platter, &mut prng)))
+        });
+        let after: Vec<Rc<Disk>> = after.collect();
+        executor.block_on(async {
+            let set = opened(&executor, &after).await.expect("no cut is a reason to refuse");
+            let [_, bad, _] = count(&set, &expected[..8 * 4096]).await;
+            wrong += usize::from(bad > 0);
+        });
+    }
+    wrong
+}
+
+#[test]
+fn a_cut_forgets_no_loss_that_a_rebuilt_map_shows() {
+    for kind in [(Level::Mirrored, 2), (Level::Parity, 3)] {
+        assert_eq!(wrong_after_a_cut(kind), 0, "{kind:?}");
+        #[cfg(feature = "planted-bugs")]
+        {
+            let bug = raid::planted::Bug::LateLosses;
+            assert!(crate::with(bug, || wrong_after_a_cut(kind)) > 0, "{kind:?}");
+        }
+    }
 }
 
 #[test]

@@ -236,7 +236,6 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("raid/LonelyRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row("raid/LonelyReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
-    row("raid/LonelyTables", MIRRORS, How::Case("two-faults sync raid1: 2 8192 late all-map 308")),
     row(
         "raid/MissedLeavers",
         MIRRORS,
@@ -244,11 +243,6 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("raid/OldRecords", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
     row("raid/OldStripes", MIRRORS, How::Contract("raid1-2-Vacated-0+512-0+8192")),
-    row(
-        "raid/ReplacedTables",
-        MIRRORS,
-        How::Case("two-faults sync raid1: 2 8192 late tables 40495547570757"),
-    ),
     row(
         "raid/ReplacedTables",
         PARITY,
