@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use cow::format::inode::Record;
+use cow::{Balance, FIRST, INODES, Inode, Node, Pointer, Run, UNIT};
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, EntryHeader, kind_bits};
 use vfs::{FileKind, Sequence};
@@ -10,14 +12,7 @@ use vnode::EntryChange;
 
 use crate::commit::Staged;
 use crate::engine::{File, Shadow};
-use crate::format::inode::Record;
-use crate::format::pointer::Pointer;
-use crate::format::record::Run;
-use crate::format::{FIRST, INODES, UNIT};
-use crate::inode::Inode;
-use crate::nodes::Node;
 use crate::planted::{Bug, is_planted};
-use crate::runs::Balance;
 use crate::snapshots::Worked;
 use crate::update::{Cut, Placed, Source, Update};
 

@@ -34,6 +34,10 @@ use block::{Durability, IoError};
 use bytes::Bytes;
 use cache::DataPath;
 use cache::refusals::all_written;
+use cow::chains::Chains;
+use cow::format::head::seal;
+use cow::format::snapshot::{self, Line, Snapshots, State};
+use cow::{Balance, Node, Pins, Place, Pointer, Run, Span, UNIT, VERSION, coalesced, sum};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all, select};
 use runtime::Runtime;
@@ -43,21 +47,17 @@ use vnode::chain::Chain;
 use vnode::horizon::Horizon;
 
 use crate::anchors;
-use crate::chains::Chains;
+use crate::format::ANCHORS;
 use crate::format::anchor::{Anchor, Shape};
-use crate::format::head::{Kind, Place, seal};
-use crate::format::pointer::Pointer;
-use crate::format::record::{self, Change, Run, Span};
-use crate::format::snapshot::{self, Line, State};
-use crate::format::superblock::{LISTED, Listed, Snapshots, Superblock, Volume};
-use crate::format::{ANCHORS, UNIT, VERSION, sum};
-use crate::nodes::{Node, Nodes};
-use crate::pins::Pins;
+use crate::format::kind;
+use crate::format::record::{self, Change};
+use crate::format::superblock::{LISTED, Listed, Superblock, Volume};
 use crate::planted::{Bug, is_planted};
 use crate::renewed::Renewed;
-use crate::runs::{Balance, Unfolded, coalesced, most_records, runs_of};
+use crate::runs::{Unfolded, most_records, runs_of};
 use crate::space::Space;
 use crate::space_log::{Attempts, Log};
+use crate::units::Nodes;
 
 /// The volume stops when the unfolded records reach this multiple of one fold and the blocks that
 /// a fold changes are unreadable.
@@ -657,7 +657,7 @@ impl Commits {
         let mut previous = self.superblock.borrow().record;
         for (index, (mut block, &address)) in (0..).zip(blocks.into_iter().zip(&units)) {
             record::set_previous(&mut *block, previous);
-            let place = Place { kind: Kind::Record, owner: 0, level: 0, index };
+            let place = Place { kind: kind::RECORD, owner: 0, level: 0, index };
             seal(&mut *block, place, number, self.nodes.secret());
             let sum = sum(&*block);
             previous = Pointer::new(address, number, sum);

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use block::Buffer;
 use bytes::Bytes;
+use cow::{FAN, HIGHEST, Pointer, UNIT, sum};
 use futures::FutureExt;
 use futures::future::select;
 use vfs::{FileKind, FsError};
@@ -33,8 +34,6 @@ use vnode::{Engine, Files, Space as Kind};
 use crate::commit::Staged;
 use crate::content::{Block, Payload};
 use crate::engine::{File, Shadow};
-use crate::format::pointer::{HIGHEST, Pointer};
-use crate::format::{FAN, UNIT, sum};
 use crate::owners::{Owner, Tenants, Walk};
 use crate::pace::{Ended, Pace};
 use crate::planted::{Bug, is_planted};

@@ -6,17 +6,15 @@ use std::rc::Rc;
 
 use block::{Buffer, IoError, zeros};
 use bytes::Bytes;
+use cow::{
+    CHUNKS, FAN, HIGHEST, Inode, Node, Parent, Pointer, Run, Stem, UNIT, capacity, reach, sum,
+};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use vfs::{FileKind, FsError};
 use vnode::{Content, Space as Kind, Vnode};
 
 use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
-use crate::format::pointer::{HIGHEST, Pointer, capacity, reach};
-use crate::format::record::Run;
-use crate::format::{CHUNKS, FAN, UNIT, sum};
-use crate::inode::Inode;
-use crate::nodes::{Node, Parent, Stem};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Cut, Placed, Update};
 use crate::waiting::{Sort, Waits};

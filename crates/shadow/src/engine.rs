@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use cache::{Budget, DataPath};
+use cow::format::inode::Record;
+use cow::{FIRST, INODES, Inode, Node, Pins, ROOT, Stem, UNIT};
 use runtime::Runtime;
 use runtime::sync::Signal;
 use vfs::{FsError, Sequence};
@@ -13,14 +15,10 @@ use vnode::{Limits, Space as Kind, Vnode};
 use crate::callers::Callers;
 use crate::commit::{Commits, Counts, Staged};
 use crate::compaction::Compaction;
-use crate::format::inode::Record;
-use crate::format::{FIRST, INODES, ROOT, UNIT};
-use crate::inode::Inode;
-use crate::nodes::{Node, Nodes, Stem};
-use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
 use crate::scrubbing::Scrubbing;
 use crate::space::Space;
+use crate::units::Nodes;
 use crate::update::Update;
 use crate::waiting::Promised;
 

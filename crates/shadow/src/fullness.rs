@@ -7,12 +7,13 @@
 //!
 //! Not asserted: 2, which is tested by filling a volume.
 
+use cow::{FAN, INODES, UNIT};
 use vfs::FsStat;
 
 use crate::engine::{LAST_INO, Shadow};
+use crate::format::MAPPED;
 use crate::format::anchor::Shape;
 use crate::format::superblock::MOST_RESERVE;
-use crate::format::{FAN, INODES, MAPPED, UNIT};
 use crate::room::{Recorded, TWINS, kept, ring};
 use crate::space::pool;
 use crate::space_log;

@@ -16,6 +16,9 @@ use std::time::Duration;
 use block::BlockDevice;
 use block::scratch::ScratchDevice;
 use cache::{Budget, DataPath};
+use cow::format::inode::{Facts, Record};
+use cow::format::snapshot::{LINES, LISTS, Line, List, Told};
+use cow::{Listing, Occupied, Pins, ROOT, Span, Stem, UNIT, sum};
 use futures::future::{join, try_join};
 use runtime::Runtime;
 use vfs::{FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
@@ -30,19 +33,13 @@ use crate::compact::start_compaction;
 use crate::engine::{MOST_LINKS, Shadow};
 use crate::error::OpenError;
 use crate::format::anchor::{Anchor, Shape};
-use crate::format::inode::{Facts, Record};
-use crate::format::record::Span;
-use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
 use crate::format::superblock::Superblock;
-use crate::format::{ROOT, UNIT, sum};
 use crate::in_order::InOrder;
-use crate::nodes::{Nodes, Stem};
-use crate::numbers::Occupied;
-use crate::pins::{Listing, Pins};
 use crate::placement::Placement;
 use crate::planted::{Bug, is_planted};
 use crate::renew::{Books, read_books};
 use crate::space::Space;
+use crate::units::{Nodes, Units};
 
 /// Options for opening a volume.
 #[derive(Clone, Debug)]
@@ -102,7 +99,7 @@ pub async fn open(
     let path = DataPath::new(device.clone(), budget.clone(), (block_size, block_size));
     let path = Rc::new(path.with_sums(sum));
     let (trees, secret) = (superblock.trees(), anchor.secret);
-    let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, secret));
+    let nodes = Rc::new(Nodes::new(Units::of(&path), path.clone(), budget.clone(), trees, secret));
     let space = Rc::new(Space::empty(shape).placed_by(placement));
     let pins = read_pins_left(&nodes, &superblock, shape.units);
     let books = read_books(&nodes, &space, &superblock);
@@ -215,7 +212,7 @@ fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {
         capacity: shape.units * UNIT as u64,
         max_target: 4095.min(block_size as usize - 1),
         fsinfo: FsInfo {
-            max_file_size: crate::format::pointer::capacity(4).saturating_mul(block_size),
+            max_file_size: cow::format::pointer::capacity(4).saturating_mul(block_size),
             block_size: block_size as u32,
             time_delta: Timestamp { seconds: 0, nanoseconds: 1 },
             read_only,

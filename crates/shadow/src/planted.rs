@@ -6,8 +6,6 @@ planted::bugs! {
     /// The other copy of a block is free as soon as the live tree has another, even if a snapshot
     /// holds it.
     ForgottenTwins,
-    /// A copy that has rotted is skipped, and not rewritten.
-    UnmendedTwins,
     /// Space claimed for UNSTABLE data is given to others.
     EatenClaims,
     /// A superblock is durable before the blocks it leads to: it lists nothing.
@@ -46,14 +44,10 @@ planted::bugs! {
     UnreadLog,
     /// The records that were folded stay in use.
     KeptRecords,
-    /// Pointers are written with the checksum of the block before.
-    StaleSums,
     /// A reply goes with the update after that of its change.
     LateAnswers,
     /// Replies are not folded.
     UnfoldedAnswers,
-    /// Chains are not in the superblock.
-    UnwrittenChains,
     /// An opening does not know the last update of a volume that was stopped.
     ForgottenRest,
     /// An opening doubts the last update of a volume that was stopped if a block of it has rotted.
@@ -70,20 +64,14 @@ planted::bugs! {
     HalfBelief,
     /// An opening does not rewrite the anchor that it believes.
     LoneAnchors,
-    /// Blocks that the live tree loses are free, even if snapshots hold them.
-    ForgottenPins,
     /// Lists of dead blocks are not folded.
     UnfoldedDeaths,
-    /// A deletion frees blocks that other snapshots hold.
-    GreedyDeletions,
     /// No room is reserved for the blocks that snapshots hold.
     UnkeptRoom,
     /// Space of a cancelled plan stays taken.
     KeptPlans,
     /// A scrub does not look a wrong block up again to see whether it has moved.
     BelievedGathering,
-    /// Any other version of a block is the right one.
-    BelievedVersions,
     /// A check forgets the earlier block at the place of a snapshot's unreadable one.
     PassedOver,
     /// A repair overwrites blocks that the old tree needs.
@@ -134,10 +122,6 @@ planted::bugs! {
     ReusedPlaces,
     /// A fold needs a place of a list that is below a rotten block of pointers.
     UnpassedPlaces,
-    /// An opening never reuses a place of a list that was free before it.
-    ForgottenPlaces,
-    /// An opening gives out the last place of a list that is in use.
-    LastPlaceFree,
     /// An opening refuses a ring of replies that has lost a block of pointers under the server.
     RefusedHoles,
     /// If a block of the map is derived from trees, units below a damaged block are free.
@@ -153,10 +137,6 @@ planted::bugs! {
     LeftOrphans,
     /// Going back misses a file that lost its name in the first two updates in which one may have.
     LateOrphans,
-    /// A block that snapshots share is not mended once the one that read it first is deleted.
-    FirstReaders,
-    /// A block of a deleted snapshot is mended, though its place may have other data.
-    LateMends,
     /// Going back is refused because of rot in the tree that is to go.
     RefusedRollBacks,
     /// An opening rejects a superblock with one flipped bit.
@@ -172,16 +152,12 @@ planted::bugs! {
     BlockedLists,
     /// A fold fails forever if a block of the map has rotted.
     KeptLeaves,
-    /// A block of the books that the disk does not read is awaited.
-    AwaitedBooks,
     /// A rewritten block of the map includes units that planned Updates have taken.
     RecordedPlans,
     /// A snapshot that needs a fold waits for one even if there is no room below.
     EndlessFolds,
     /// The superblock of an opening counts for two when a zone leaves the anchors.
     OneTwice,
-    /// A block that was read gets the parent from before the read, which may be stale.
-    StaleParents,
     /// Blocks of an update may be evicted before the device has them.
     UnheldNodes,
 }

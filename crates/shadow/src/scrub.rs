@@ -33,6 +33,13 @@ use std::time::Duration;
 
 use block::{BlockDevice, Buffer, IoError};
 use cache::{Budget, DataPath};
+use cow::format::head::{index, is};
+use cow::format::inode::{Facts, Record};
+use cow::format::snapshot::{State, Told};
+use cow::seen::Seen;
+use cow::{
+    CHUNKS, FAN, Head, INODES, Place, Pointer, Secret, Stem, UNIT, WIDTH, is_still, reach, sum,
+};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use runtime::sync::yield_now;
@@ -44,19 +51,13 @@ use crate::belief::{Chosen, believe, choose};
 use crate::commit::Commits;
 use crate::engine::Shadow;
 use crate::error::OpenError;
-use crate::format::head::{Head, Kind, Place, Secret, index, is};
-use crate::format::inode::{Facts, Record};
-use crate::format::pointer::{Pointer, WIDTH, reach};
-use crate::format::snapshot::{State, Told};
-use crate::format::{CHUNKS, FAN, INODES, UNIT, record, sum};
-use crate::inode::is_still;
-use crate::mend::mend;
-use crate::nodes::{Nodes, Stem};
+use crate::format::kind;
+use crate::format::record;
 use crate::open::read_pins_left;
 use crate::planted::{Bug, is_planted};
 use crate::scrubbing::GiveWay;
-use crate::seen::Seen;
 use crate::twins;
+use crate::units::{LOG, MAP, Nodes, Units, tree_of};
 use directory::entry::CHUNK_SIZE;
 
 /// Blocks whose addresses are collected before they are read.
@@ -172,9 +173,9 @@ pub async fn scrub(
     let shape = anchor.shape;
     let block_size = shape.block * UNIT as u64;
     let budget = Budget::new(64 << 20, block_size, false);
-    let path = DataPath::new(device.clone(), budget.clone(), (block_size, block_size));
+    let path = Rc::new(DataPath::new(device.clone(), budget.clone(), (block_size, block_size)));
     let trees = superblock.trees();
-    let nodes = Nodes::new(Rc::new(path), budget, trees, anchor.secret);
+    let nodes = Nodes::new(Units::of(&path), path, budget, trees, anchor.secret);
     let used = shape.capacity().saturating_sub(anchor.free);
     let ends = Cell::new(false);
     let mut scrub = Scrub {
@@ -278,7 +279,7 @@ impl Shadow {
 impl<'a> Scrub<'a> {
     async fn all(mut self, holding: Vec<Told>) -> Result<Scrubbed, ScrubError> {
         let of_snapshots = [Stem::Snapshots, Stem::Lists, Stem::Died];
-        let others = [Stem::Map, Stem::Log, Stem::Answers, Stem::Inodes];
+        let others = [MAP, LOG, Stem::Answers, Stem::Inodes];
         self.until = match self.volume {
             Some(_) => self.begun, // there may be a snapshot soon
             None => holding.iter().map(|told| told.update).max().unwrap_or(0),
@@ -359,7 +360,7 @@ impl<'a> Scrub<'a> {
             self.scrubbed.done_bytes += block.length;
             let read = self.read(block.at, block.length).await;
             let is_it = |bytes: &Buffer| {
-                let place = Place { kind: Kind::Record, owner: 0, level: 0, index: index(bytes) };
+                let place = Place { kind: kind::RECORD, owner: 0, level: 0, index: index(bytes) };
                 sum(bytes) == block.sum && is(bytes, place, block.birth, secret)
             };
             let bytes = match read.ok().filter(is_it) {
@@ -597,7 +598,7 @@ impl<'a> Scrub<'a> {
             return None;
         }
         let pointer = Pointer::new(block.at / unit, block.birth, block.sum);
-        let mended = mend(&**self.nodes.path.device(), pointer, block.length / unit).await;
+        let mended = self.nodes.mend(pointer, block.length / unit).await;
         if let Some(bytes) = mended {
             self.scrubbed.mended += 1;
             return Some(bytes);
@@ -720,7 +721,7 @@ impl<'a> Scrub<'a> {
 
     /// The stem of a tree; none if it is that of a file whose block of inodes is missing.
     pub(crate) async fn stem_of(&self, owner: u64) -> Result<Option<Stem>, FsError> {
-        match (owner, Stem::of_superblock(owner)) {
+        match (owner, tree_of(owner)) {
             (0, _) => Ok(Some(self.inodes.clone())),
             (_, Some(stem)) => Ok(Some(stem)),
             (ino, None) => {

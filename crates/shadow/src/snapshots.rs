@@ -7,18 +7,18 @@
 //!
 //! Invariants:
 //! 1. No snapshot holds the blocks that a step frees.
+//!
+//! Not asserted: 1, which [`Pins`](cow::pins::Pins) asserts.
 
 use std::rc::Rc;
 
+use cow::format::snapshot::{Died, LINES, LISTS, Line, List, State, is_empty};
+use cow::{Listing, Node, Run, Stem};
 use vfs::{FsError, Snapshot, SnapshotNumber};
 use vnode::{SnapshotChange, Space as Kind};
 
 use crate::commit::{Hold, Pin};
 use crate::engine::Shadow;
-use crate::format::record::Run;
-use crate::format::snapshot::{Died, LINES, LISTS, Line, List, State, is_empty};
-use crate::nodes::{Node, Stem};
-use crate::pins::Listing;
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
 use crate::work::{Lined, Step, Work, rest_of};
@@ -220,8 +220,7 @@ impl Shadow {
 
     fn take_step(&self, step: Step, freed: &mut Vec<Run>) {
         let Step { of, listing, line, block, died } = step;
-        let is_loose = !self.pins.has_holder(listing.list.span);
-        assert!(is_loose || is_planted(Bug::GreedyDeletions), "invariant 1");
+        self.pins.assert_loose(listing.list.span); // invariant 1
         self.pins.count_freed(of.number, died.runs.iter().map(|run| run.length).sum());
         self.shorten(listing, (&line, &block), &died, freed);
         freed.extend(died.runs);

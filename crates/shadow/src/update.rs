@@ -5,14 +5,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use cow::{Inode, Node, Parent, Pointer, Run};
 use directory::entry::CHUNK_SIZE;
 use vnode::{EntryChange, Manner, Plan, SnapshotChange, Space as Kind, Vnode};
 
 use crate::commit::Commits;
-use crate::format::pointer::Pointer;
-use crate::format::record::Run;
-use crate::inode::Inode;
-use crate::nodes::{Node, Parent};
 use crate::planted::{Bug, is_planted};
 use crate::waiting::{Promised, Sort};
 use crate::work::Work;

@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use cow::format::snapshot::{Died, List, Told};
+use cow::{FAN, Listing, Node, Run};
 use vfs::{SnapshotNumber, Timestamp};
 use vnode::chain::Chain;
 
 use crate::commit::{Hold, Pin};
-use crate::format::FAN;
-use crate::format::record::Run;
-use crate::format::snapshot::{Died, List, Told};
-use crate::nodes::Node;
-use crate::pins::Listing;
 
 /// The work of an Update on snapshots. Such an Update does nothing else.
 pub(crate) enum Work {
