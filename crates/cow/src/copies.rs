@@ -24,10 +24,10 @@ use block::{Buffer, Durability};
 use futures::future::join_all;
 use vfs::FsError;
 
-use crate::disk::Disk;
 use crate::format::head::{Place, first_twin, seal, set_first_twin};
 use crate::format::pointer::Pointer;
 use crate::format::{UNIT, sum};
+use crate::layout::Disk;
 use crate::mend::mend;
 use crate::node::{Node, Parent, Stem};
 use crate::nodes::Nodes;

@@ -4,9 +4,9 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use vfs::FsError;
 
-use crate::disk::Disk;
 use crate::format::FAN;
 use crate::format::pointer::WIDTH;
+use crate::layout::Disk;
 use crate::node::Stem;
 use crate::nodes::Nodes;
 

@@ -1,4 +1,4 @@
-//! What engines that never overwrite a block in use have in common.
+//! The common part of engines that never overwrite a block in use.
 //!
 //! A volume is trees of blocks below a root. A change is new blocks, from the leaves up, and the
 //! old ones stay until the change is durable. A pointer has the checksum of its block, and the
@@ -9,11 +9,14 @@
 //! Layers, from the bottom:
 //!
 //! * [`format`]: the bytes of blocks. [`bits`]: finding a flipped bit. [`mend`]: other versions of
-//!   a block. [`disk`]: where blocks are.
+//!   a block. [`layout`]: the verbs of an engine.
 //! * [`node`], [`nodes`], [`sealing`]: blocks of metadata in memory, as trees. [`pieces`],
 //!   [`copies`], [`dropped`]: reading many at once, second copies, and removing wrong pointers.
 //!   [`held_trees`]: whether a snapshot still holds a block.
 //! * [`inode`]: a file in memory. [`chains`]: changes that take several updates.
+//! * [`waiting`], [`live`]: plans that wait for room, and what files share with commits.
+//!   [`update`]: the changes of one operation. [`floor`], [`content`], [`files`], [`apply`]: room,
+//!   planning and applying. [`verbs!`]: the interface of engines.
 //! * [`pins`]: the snapshots, and the blocks that they hold; [`numbers`]: slots of their lines and
 //!   lists. [`balance`]: units that an update takes and loses. [`seen`]: visited blocks.
 //!
@@ -28,15 +31,22 @@
 //! Architecture invariant: no engine, and nothing that one engine alone has: the block of the root,
 //! the free space, and the order in which blocks reach the device.
 
+#![expect(async_fn_in_trait, reason = "engines live on one thread; no future here is sent")]
+
+pub mod apply;
 pub mod balance;
 pub mod bits;
 pub mod chains;
+pub mod content;
 pub mod copies;
-pub mod disk;
 pub mod dropped;
+pub mod files;
+pub mod floor;
 pub mod format;
 pub mod held_trees;
 pub mod inode;
+pub mod layout;
+pub mod live;
 pub mod mend;
 pub mod node;
 pub mod nodes;
@@ -47,6 +57,9 @@ pub mod pins;
 pub mod planted;
 pub mod sealing;
 pub mod seen;
+pub mod update;
+mod verbs;
+pub mod waiting;
 
 pub use balance::{Balance, coalesced};
 pub use format::head::{Head, Kind, Place, Secret};

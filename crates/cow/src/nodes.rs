@@ -34,12 +34,12 @@ use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use vfs::FsError;
 
-use crate::disk::Disk;
 use crate::format::head::{Kind, Place, Secret, is};
 use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, Root, Tree, WIDTH, capacity, reach};
 use crate::format::{FAN, UNIT};
 use crate::held_trees::{HeldTrees, are_of_one_tree};
+use crate::layout::Disk;
 use crate::node::{Node, Parent, Stem, tree_of};
 use crate::numbers::Occupied;
 use crate::planted::{Bug, is_planted};
@@ -251,6 +251,11 @@ impl<D: Disk> Nodes<D> {
     /// The first byte of the block to which a pointer leads; none if the device has no such place.
     pub fn locate(&self, pointer: Pointer) -> Option<u64> {
         self.disk.locate(pointer)
+    }
+
+    /// The same; for an impossible address a byte that no device has.
+    pub fn byte_of(&self, pointer: Pointer) -> u64 {
+        self.locate(pointer).unwrap_or(1 << 62)
     }
 
     /// Whether the address of a pointer is on the device.

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use vfs::FsError;
 
-use crate::disk::Disk;
 use crate::format::pointer::Pointer;
 use crate::format::{FAN, UNIT, sum};
+use crate::layout::Disk;
 use crate::node::Stem;
 use crate::nodes::Nodes;
 

@@ -25,4 +25,22 @@ planted::bugs! {
     ForgottenPins,
     /// A deletion frees blocks that other snapshots hold.
     GreedyDeletions,
+    /// A rotten block is not freed if the file now ends at its first byte.
+    LateLosses,
+    /// A file with a rotten block cannot be removed or truncated.
+    StuckChains,
+    /// A claim for UNSTABLE data has no room for the metadata that leads to it.
+    HollowClaims,
+    /// A tree grows even if there is no room for it.
+    BoundlessTrees,
+    /// Bytes behind the end of a file stay in its last block.
+    RaggedTails,
+    /// A reply is sent although the write of its data failed.
+    UnheardFailures,
+    /// Data that goes with an update is invisible to readers until it is written.
+    UnseenRiders,
+    /// A pointer has the number of the next update as its birth.
+    WrongBirths,
+    /// Data of a file is not compared with its checksum.
+    UnsummedReads,
 }

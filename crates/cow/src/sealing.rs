@@ -5,10 +5,10 @@ use std::rc::Rc;
 use block::Buffer;
 use bytes::Bytes;
 
-use crate::disk::Disk;
 use crate::format::head::Place;
 use crate::format::pointer::Pointer;
 use crate::format::sum;
+use crate::layout::Disk;
 use crate::node::{Node, Parent, Stem};
 use crate::nodes::Nodes;
 use crate::planted::{Bug, is_planted};

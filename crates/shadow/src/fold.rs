@@ -43,7 +43,7 @@ impl Commits {
     /// may make room.
     pub(crate) fn fold_for_room(self: &Rc<Self>) -> bool {
         // A fold leaves its own records behind.
-        let has_more = self.unfolded.borrow().units.len() > 2 && !self.horizon.has_failed();
+        let has_more = self.unfolded.borrow().units.len() > 2 && !self.live.horizon.has_failed();
         let is_worth_it = has_more && self.folds_for_room.begin(self.counts().changes);
         if is_worth_it {
             self.fold_soon();
@@ -84,14 +84,14 @@ impl Commits {
     /// # Errors
     /// [`FsError::Io`] if the volume has stopped; [`FsError::NoSpace`] if there is no room below.
     pub(crate) async fn next_release(self: &Rc<Self>) -> Result<(), FsError> {
-        if self.horizon.has_stopped() {
+        if self.live.horizon.has_stopped() {
             return Err(FsError::Io);
         }
         if self.is_refused() && !is_planted(Bug::EndlessFolds) {
             return Err(FsError::NoSpace);
         }
         self.kick();
-        self.released.wait().await;
+        self.live.released.wait().await;
         Ok(())
     }
 

@@ -24,12 +24,12 @@ use namespace::NewFile;
 use runtime::Timestamp;
 use vfs::{Device, FileKind, FsError};
 
-use crate::apply::first_chunk;
 use crate::check::Look;
 use crate::format::anchor::Shape;
 use crate::format::superblock::Superblock;
 use crate::planted::{Bug, is_planted};
 use crate::units::Nodes;
+use cow::apply::first_chunk;
 
 /// The directory for files without a name.
 const LOST_AND_FOUND: &[u8] = b"lost+found";

@@ -19,13 +19,13 @@ use runtime::{Random, Timestamp};
 use vfs::{Device, FileKind};
 
 use crate::anchors;
-use crate::apply::first_chunk;
 use crate::format::anchor::{Anchor, LABEL, Shape, begun};
 use crate::format::kind;
 use crate::format::record::{self, Change};
 use crate::format::superblock::{MOST_RESERVE, Superblock, Volume};
 use crate::format::{ANCHORS, FRONT, SLOTS};
 use crate::fullness::for_files;
+use cow::apply::first_chunk;
 
 /// Units that the first update takes, in addition to the other copy of the inodes.
 const TAKEN: u64 = 3;

@@ -21,7 +21,6 @@ use cow::{INODES, Kind, Place, Pointer, ROOT, Run, Stem, UNIT, capacity, sum};
 use runtime::Runtime;
 use vfs::{FileKind, FsError};
 
-use crate::apply::first_chunk;
 use crate::check::Look;
 use crate::error::OpenError;
 use crate::format::anchor::Shape;
@@ -29,6 +28,7 @@ use crate::format::superblock::Superblock;
 use crate::homeless::put_directory;
 use crate::space::Space;
 use crate::units::Nodes;
+use cow::apply::first_chunk;
 
 /// Units that are read at once: 1 MiB.
 const PIECE: u64 = 256;

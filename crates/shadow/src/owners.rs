@@ -192,7 +192,7 @@ impl Shadow {
         if let Some(stem) = tree_of(owner.owner) {
             return Some(stem);
         }
-        let (home, slot) = self.home_in(&Stem::Inodes, owner.owner).await.ok()?;
+        let (home, slot) = self.floor.home_in(&Stem::Inodes, owner.owner).await.ok()?;
         let facts = home.inode(slot, Record::facts)?;
         let is_data = owner.level == 0 && facts.kind != FileKind::Directory;
         (!facts.is_inline() && !is_data).then_some(Stem::File(owner.owner, home, slot))

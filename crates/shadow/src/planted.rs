@@ -14,8 +14,6 @@ planted::bugs! {
     WrongFrees,
     /// A superblock lists blocks that went with its own update.
     ListedFrees,
-    /// Data that goes with an update is invisible to readers until it is written.
-    UnseenRiders,
     /// Units that an update frees are reused before the update is durable.
     EarlyFrees,
     /// An update counts as durable before the flush.
@@ -52,12 +50,8 @@ planted::bugs! {
     ForgottenRest,
     /// An opening doubts the last update of a volume that was stopped if a block of it has rotted.
     DoubtedRest,
-    /// Data of a file is not compared with its checksum.
-    UnsummedReads,
     /// An update that finds no room below stops the volume.
     FailedByRefusals,
-    /// A tree grows even if there is no room for it.
-    BoundlessTrees,
     /// An opening treats a block that it cannot read as missing.
     PassedReads,
     /// An opening does not rewrite the superblock that it believes.
@@ -90,20 +84,12 @@ planted::bugs! {
     MovedOverWrites,
     /// A compaction moves a block that a snapshot holds, and frees its old place.
     MovedPins,
-    /// A claim for UNSTABLE data has no room for the metadata that leads to it.
-    HollowClaims,
-    /// A pointer has the number of the next update as its birth.
-    WrongBirths,
     /// Folded records stay in the chain of records, and are folded again.
     FoldedTwice,
     /// A flush counts for data that was written while it was under way.
     EarlyCover,
-    /// A reply is sent although the write of its data failed.
-    UnheardFailures,
     /// A zone leaves the anchors although it may have the newest superblock.
     ForgottenZones,
-    /// Bytes behind the end of a file stay in its last block.
-    RaggedTails,
     /// A deletion ends before it has freed all of its blocks.
     KeptLists,
     /// Blocks that died since a snapshot stay dead when the volume goes back to it.
@@ -129,10 +115,6 @@ planted::bugs! {
     /// If a block of the map is derived from trees, units that a deletion has still to free are
     /// free.
     ForgottenLoose,
-    /// A file with a rotten block cannot be removed or truncated.
-    StuckChains,
-    /// A rotten block is not freed if the file now ends at its first byte.
-    LateLosses,
     /// Going back leaves alone the files without a name that the snapshot holds.
     LeftOrphans,
     /// Going back misses a file that lost its name in the first two updates in which one may have.

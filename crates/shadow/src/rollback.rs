@@ -147,7 +147,7 @@ impl Shadow {
         for (listing, line, block, died) in lists {
             self.shorten(listing, (&line, &block), &died, freed);
         }
-        self.touched.borrow_mut().clear();
+        self.floor.touched.borrow_mut().clear();
         self.nodes.set_inodes(told.inodes);
         self.commits.roll_back(&told, orphans);
         since

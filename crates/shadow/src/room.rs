@@ -95,7 +95,7 @@ impl Commits {
 
     /// Units that will be needed for records and replies, and for the blocks that snapshots hold.
     pub(crate) fn keeps(&self) -> u64 {
-        let blocks = self.units.get() / self.shape.block;
+        let blocks = self.live.units.get() / self.shape.block;
         let held = if is_planted(Bug::UnkeptRoom) { 0 } else { self.pins.keeps(blocks) };
         to_come(&self.shape, self.recorded()) + held
     }

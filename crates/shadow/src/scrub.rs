@@ -253,7 +253,7 @@ impl Shadow {
             volume: Some(self),
             way: Some(GiveWay::new(&self.callers, &*self.runtime.clock)),
             begun: last.durable,
-            next_ino: self.commits.next_ino.get(),
+            next_ino: self.commits.live.next_ino.get(),
             oldest: self.commits.unfolded.borrow().units.first().copied(),
             ..Scrub::of(&self.nodes, &self.scrubbing.ends, watch, (used, self.per_block()))
         };
@@ -329,7 +329,7 @@ impl<'a> Scrub<'a> {
         let mut made = commits.pins.holding();
         made.retain(|told| told.number > last);
         self.until_durable(made.last().map_or(0, |told| told.update)).await?;
-        self.next_ino = commits.next_ino.get();
+        self.next_ino = commits.live.next_ino.get();
         Ok(made)
     }
 
@@ -507,7 +507,7 @@ impl<'a> Scrub<'a> {
         let scrubbed = &mut self.scrubbed;
         scrubbed.total_bytes = scrubbed.total_bytes.max(scrubbed.done_bytes);
         let is_wanted = (self.watch)(scrubbed);
-        let has_stopped = self.commits().is_some_and(|commits| commits.horizon.has_stopped());
+        let has_stopped = self.commits().is_some_and(|commits| commits.live.horizon.has_stopped());
         match (is_wanted && !self.ends.get(), has_stopped) {
             (_, true) => Err(ScrubError::Stopped),
             (false, _) => Err(ScrubError::Ended),
@@ -636,7 +636,7 @@ impl<'a> Scrub<'a> {
             self.nodes.find(&stem, block.level, block.index)?
         };
         let is_it = node.is_at(pointer);
-        is_it.then(|| volume.write_again([node], volume.cost_of(&stem)))?
+        is_it.then(|| volume.write_again([node], volume.floor.cost_of(&stem)))?
     }
 
     /// Waits until rewritten blocks are durable: then they count as mended.
@@ -644,7 +644,7 @@ impl<'a> Scrub<'a> {
         let last = self.again.last().max(self.renewed.last().map(|(sequence, _)| sequence));
         let last = last.filter(|_| !is_planted(Bug::EarlyMending)).copied();
         if let Some(last) = last {
-            self.until(|commits| commits.horizon.through() >= last).await?;
+            self.until(|commits| commits.live.horizon.through() >= last).await?;
         }
         self.scrubbed.mended += self.again.drain(..).len() as u64; // invariant 4
         for (_, block) in std::mem::take(&mut self.renewed) {

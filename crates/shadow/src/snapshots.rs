@@ -18,9 +18,8 @@ use vfs::{FsError, Snapshot, SnapshotNumber};
 use vnode::{SnapshotChange, Space as Kind};
 
 use crate::commit::{Hold, Pin};
-use crate::engine::Shadow;
+use crate::engine::{Shadow, Update};
 use crate::planted::{Bug, is_planted};
-use crate::update::Update;
 use crate::work::{Lined, Step, Work, rest_of};
 
 /// Units for the record of a step.
@@ -75,10 +74,10 @@ impl Shadow {
 
     /// Whether there is room for the needs of one more snapshot.
     fn has_room_for_pin(&self) -> bool {
-        let blocks = self.commits.units.get() / self.per_block();
+        let blocks = self.commits.live.units.get() / self.per_block();
         let more = self.pins.would_keep_with_one_more(blocks);
         let more = more.saturating_sub(self.pins.keeps(blocks));
-        self.has_room(0, more + 8, Kind::Superuser, true) && self.pins.may_list_more()
+        self.floor.has_room(0, more + 8, Kind::Superuser, true) && self.pins.may_list_more()
     }
 
     async fn lined(&self, number: SnapshotNumber) -> Result<Lined, FsError> {
@@ -253,7 +252,7 @@ impl Shadow {
 
 /// The part of an Update of snapshots that a commit does.
 #[derive(Default)]
-pub(crate) struct Worked {
+pub struct Worked {
     pub(crate) pin: Option<Pin>,
     pub(crate) hold: Option<Hold>,
     pub(crate) unheld: Vec<Run>,

@@ -1,9 +1,7 @@
 //! The units of a disk, and the trees of this engine's own.
 
-use std::rc::Rc;
-
 use cache::DataPath;
-use cow::disk::Disk;
+use cow::layout::Disk;
 use cow::{Own, Pointer, Stem, UNIT};
 
 use crate::format::kind;
@@ -19,19 +17,19 @@ pub(crate) fn tree_of(owner: u64) -> Option<Stem> {
     own.or_else(|| Stem::common(owner))
 }
 
-/// The units of a device, in their order: an address is the number of a unit.
-pub(crate) struct Units(Rc<DataPath>);
+/// The units of a device, in their order: an address is the number of a unit. It
+/// has their count.
+pub struct Units(u64);
 
 impl Units {
-    pub(crate) fn of(path: &Rc<DataPath>) -> Self {
-        Self(path.clone())
+    pub(crate) fn of(path: &DataPath) -> Self {
+        Self(path.device().geometry().size / UNIT as u64)
     }
 }
 
 impl Disk for Units {
     fn locate(&self, pointer: Pointer) -> Option<u64> {
-        let is_there = pointer.address.get() < self.0.device().geometry().size / UNIT as u64;
-        is_there.then(|| pointer.offset())
+        (pointer.address.get() < self.0).then(|| pointer.offset())
     }
 }
 

@@ -11,7 +11,7 @@ use vnode::chain::Chain;
 use crate::commit::{Hold, Pin};
 
 /// The work of an Update on snapshots. Such an Update does nothing else.
-pub(crate) enum Work {
+pub enum Work {
     Pin(Pin, Hold),
     Delete(Lined, Timestamp),
     /// The snapshot holds nothing from now on.
@@ -22,14 +22,14 @@ pub(crate) enum Work {
 }
 
 /// A snapshot, and the slot of its line.
-pub(crate) struct Lined {
+pub struct Lined {
     pub(crate) number: SnapshotNumber,
     pub(crate) leaf: Rc<Node>,
     pub(crate) slot: u64,
 }
 
 /// The last block of a list, which a deletion frees.
-pub(crate) struct Step {
+pub struct Step {
     pub(crate) of: Lined,
     pub(crate) listing: Listing,
     pub(crate) line: Rc<Node>,
@@ -45,7 +45,7 @@ pub(crate) fn rest_of(list: List, last: &Died) -> Option<List> {
 }
 
 /// The plan of a roll-back to a snapshot.
-pub(crate) struct Back {
+pub struct Back {
     pub(crate) told: Told,
     /// Runs that the live tree has taken since.
     pub(crate) since: Vec<Run>,

@@ -232,7 +232,7 @@ const _: () = assert!(SnapshotNumber::LAST.0 >> 48 == 0, "a line has room for it
 /// Places for blocks of lists: the number of blocks that a level of a tree may have.
 pub const PLACES: u64 = 1 << 29;
 
-/// What a root of all trees has about snapshots and the blocks they hold.
+/// The part of a root of all trees about snapshots and the blocks they hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshots {
     /// Blocks of lines of snapshots.

@@ -88,14 +88,12 @@ fn that_finds(bug: Bug) -> Scenario {
         Bug::UnwrittenTwins => a_copy_may_rot_at_rest,
         Bug::ForgottenTwins => snapshots_hold_both,
         Bug::UnwrittenBelief => what_is_shown_after_a_failed_flush_stays,
-        Bug::UnsummedReads | Bug::ForgottenRest => rot_is_found,
+        Bug::ForgottenRest => rot_is_found,
         Bug::UnfoldedDeaths | Bug::KeptLists => || they_come_and_go(1, 3),
         Bug::KeptDeaths => || snapshots_hold(&Setting::of(8, 256, 16 << 20), 1),
         Bug::UnkeptRoom => many_files_go_while_a_snapshot_has_them,
-        Bug::HollowClaims => what_is_far_apart_finds_room,
         Bug::ListedFrees | Bug::EarlyCover => overwrites_stay,
-        Bug::UnseenRiders => what_is_on_its_way_is_read,
-        Bug::KeptPlans | Bug::UnheardFailures => a_write_that_fails_leaves_its_places,
+        Bug::KeptPlans => a_write_that_fails_leaves_its_places,
         Bug::UnpassedNumbers | Bug::UncountedTears => updates_pass_what_a_cut_left,
         Bug::PassedReads => what_cannot_be_read_is_not_passed,
         Bug::HalfBelief => a_return_after_a_failed_flush_may_be_cut,
@@ -119,10 +117,6 @@ fn that_finds(bug: Bug) -> Scenario {
         Bug::EarlyMending => memory_mends,
         Bug::ScrubbedWrites => what_is_being_written_is_not_judged,
         Bug::UncountedTransfers => appends_follow_the_turns,
-        Bug::BoundlessTrees => || {
-            what_is_refused_takes_nothing();
-            Ok(())
-        },
         Bug::EatenClaims => || {
             fill_again_and_again();
             Ok(())
@@ -135,9 +129,7 @@ fn that_finds(bug: Bug) -> Scenario {
 fn that_finds_with_damage(bug: Bug) -> Scenario {
     match bug {
         Bug::KeptLeaves | Bug::RecordedPlans | Bug::LostLines => books_may_rot_in_use,
-        Bug::StuckChains => rotten_files_go,
         Bug::BlockedLists => one_list_is_in_no_others_way,
-        Bug::LateLosses => rotten_files_become_shorter,
         Bug::RefusedRollBacks => rotten_trees_are_discarded,
         Bug::UnmendedSuperblocks => superblocks_are_mended,
         Bug::UnmendedRuns => what_is_listed_is_mended,
@@ -167,7 +159,17 @@ fn that_finds_in_common(bug: cow::planted::Bug) -> Scenario {
         Bug::AwaitedBooks => books_may_be_unread,
         Bug::FirstReaders => what_another_snapshot_has_is_mended,
         Bug::LateMends => what_a_snapshot_had_is_mended_no_more,
-        Bug::StaleSums => tree,
+        Bug::UnsummedReads => rot_is_found,
+        Bug::HollowClaims => what_is_far_apart_finds_room,
+        Bug::UnseenRiders => what_is_on_its_way_is_read,
+        Bug::UnheardFailures => a_write_that_fails_leaves_its_places,
+        Bug::StuckChains => rotten_files_go,
+        Bug::LateLosses => rotten_files_become_shorter,
+        Bug::BoundlessTrees => || {
+            what_is_refused_takes_nothing();
+            Ok(())
+        },
+        Bug::StaleSums | Bug::RaggedTails | Bug::WrongBirths => tree,
     }
 }
 
