@@ -14,13 +14,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BlockDevice, Buffer, Durability, IoError};
+use cow::UNIT;
+use cow::format::head::has_magic;
 use futures::future::join_all;
 
 use crate::error::OpenError;
 use crate::format::anchor::{Anchor, NoAnchor, is_begun};
-use crate::format::head::has_magic;
 use crate::format::superblock::Superblock;
-use crate::format::{ANCHORS, FRONT, SLOTS, UNIT};
+use crate::format::{ANCHORS, FRONT, SLOTS};
 use crate::lost::{self, Lost};
 use crate::mend::mended_superblock;
 use crate::planted::{Bug, is_planted};

@@ -12,13 +12,12 @@ use std::io::ErrorKind;
 
 use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
+use cow::{Secret, UNIT};
 
 use crate::anchors::superblocks;
 use crate::copies::with_copies;
 use crate::error::OpenError;
-use crate::format::UNIT;
 use crate::format::anchor::Anchor;
-use crate::format::head::Secret;
 use crate::format::superblock::{Listed, Superblock};
 use crate::mend::{mended_run, sum_listed};
 use crate::planted::{Bug, is_planted};

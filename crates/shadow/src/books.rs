@@ -10,23 +10,25 @@ use std::ops::Range;
 
 use block::{BlockDevice, IoError};
 use bytes::Bytes;
+use cow::format::head::is;
+use cow::mend::mend;
+use cow::{Head, Place, Run, Secret, Stem, sum};
 use vfs::{FsError, LoggedReply};
 
 use crate::anchors::read_unit;
 use crate::error::OpenError;
 use crate::fold::answers_in;
+use crate::format::MAPPED;
 use crate::format::anchor::Shape;
-use crate::format::head::{Head, Kind, Place, Secret, is};
-use crate::format::record::{self, Change, Run};
+use crate::format::kind;
+use crate::format::record::{self, Change};
 use crate::format::superblock::Superblock;
-use crate::format::{MAPPED, sum};
-use crate::mend::mend;
-use crate::nodes::{Nodes, Stem};
 use crate::planted::{Bug, is_planted};
 use crate::room::ring;
 use crate::runs::Unfolded;
 use crate::space::Space;
 use crate::space_log::{self, Log};
+use crate::units::{LOG, MAP, Nodes};
 
 /// Blocks of the map, or of replies, that are read at once.
 pub(crate) const AT_ONCE: usize = 4096;
@@ -64,11 +66,11 @@ pub(crate) async fn read_records_left(
         let may_be = (blocks.len() as u32) < superblock.records && shape.may_hold(&Run::of(unit));
         let mut block = if may_be { Some(read_unit(device, unit).await?) } else { None };
         if block.as_ref().is_some_and(|block| sum(block) != next.sum.get()) {
-            block = mend(device, next, 1).await;
+            block = mend(device, next.offset(), next.sum.get(), 1).await;
         }
         let is_it = |block: &[u8]| {
-            let index = crate::format::head::index(block);
-            let place = Place { kind: Kind::Record, owner: 0, level: 0, index };
+            let index = cow::format::head::index(block);
+            let place = Place { kind: kind::RECORD, owner: 0, level: 0, index };
             is(block, place, next.birth.get(), secret)
         };
         let read = block.filter(|block| is_it(block)).and_then(|block| record::read(&block));
@@ -121,14 +123,14 @@ pub(crate) async fn read_map_left(
     let leaves: Vec<u64> = (0..space.shape().units.div_ceil(MAPPED)).collect();
     let blocks = superblock.log_blocks.clone();
     let log = match read_log(nodes, space.shape(), blocks.clone()).await {
-        Err(OpenError::Failed(error)) if Stem::Log.goes_without(error) => {
+        Err(OpenError::Failed(error)) if LOG.goes_without(error) => {
             return Ok((Log::from(space.shape(), blocks.end), leaves.into_iter().collect()));
         }
         log => log?,
     };
     let mut lost = BTreeSet::new();
     for some in leaves.chunks(AT_ONCE) {
-        let (read, of_these) = pieces_left(nodes, &Stem::Map, some).await?;
+        let (read, of_these) = pieces_left(nodes, &MAP, some).await?;
         lost.extend(of_these);
         for (leaf, bytes) in read {
             damaged(space.take_mapped(leaf * MAPPED, &bytes[size_of::<Head>()..]))?;
@@ -193,7 +195,7 @@ async fn read_log(nodes: &Nodes, shape: &Shape, blocks: Range<u64>) -> Result<Lo
     let mut places = Vec::new();
     places.extend((0..count.ok_or_else(damaged)?).map(|at| (blocks.start % ring + at) % ring));
     for some in places.chunks(AT_ONCE) {
-        let read = nodes.pieces(&Stem::Log, some).await?;
+        let read = nodes.pieces(&LOG, some).await?;
         for place in some {
             let lines = read.get(place).and_then(|bytes| crate::format::log::read(bytes));
             log.push(&lines.ok_or_else(damaged)?);

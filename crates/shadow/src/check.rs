@@ -28,6 +28,7 @@ use std::rc::Rc;
 use block::BlockDevice;
 use block::scratch::ScratchDevice;
 use cache::{Budget, DataPath};
+use cow::{NUMBERS, Pins, Run, Span, Stem, UNIT};
 use vnode::chain::Chain;
 
 use self::facts::Says;
@@ -37,15 +38,12 @@ use crate::anchors::find_anchor;
 use crate::belief::{Chosen, believe, choose};
 use crate::books::{read_answers, read_map, read_records};
 use crate::error::OpenError;
-use crate::format::UNIT;
 use crate::format::anchor::{Anchor, Shape};
-use crate::format::record::{Run, Span};
-use crate::format::superblock::{MOST_RESERVE, NUMBERS, Superblock};
-use crate::nodes::{Nodes, Stem};
-use crate::pins::Pins;
+use crate::format::superblock::{MOST_RESERVE, Superblock};
 use crate::planted::{Bug, is_planted};
 use crate::runs::Unfolded;
 use crate::space::Space;
+use crate::units::{LOG, MAP, Nodes, Units};
 
 /// Defines the laws: variant, short name, and the law as a sentence.
 macro_rules! laws {
@@ -266,7 +264,7 @@ pub(crate) fn nodes_of(
     let block_size = anchor.shape.block * UNIT as u64;
     let budget = Budget::new(64 << 20, block_size, false);
     let path = Rc::new(DataPath::new(device, budget.clone(), (block_size, block_size)));
-    Rc::new(Nodes::new(path, budget, superblock.trees(), anchor.secret))
+    Rc::new(Nodes::new(Units::of(&path), path, budget, superblock.trees(), anchor.secret))
 }
 
 impl<'a> Look<'a> {
@@ -339,7 +337,7 @@ impl<'a> Look<'a> {
 
     /// Checks all trees; returns the snapshots and lists.
     pub(crate) async fn trees(&mut self, superblock: &Superblock) -> Pins {
-        for stem in [Stem::Map, Stem::Log, Stem::Snapshots, Stem::Lists, Stem::Died] {
+        for stem in [MAP, LOG, Stem::Snapshots, Stem::Lists, Stem::Died] {
             self.tree(&stem).await;
         }
         self.live(superblock).await;
@@ -359,7 +357,7 @@ impl<'a> Look<'a> {
     ) -> Option<Space> {
         self.tree.newest = superblock.number;
         unfolded.units.iter().for_each(|&unit| _ = self.hold(Run::of(unit), None));
-        for stem in [Stem::Map, Stem::Log, Stem::Answers] {
+        for stem in [MAP, LOG, Stem::Answers] {
             self.tree(&stem).await;
         }
         let before = self.damage();

@@ -34,30 +34,28 @@ use block::{Durability, IoError};
 use bytes::Bytes;
 use cache::DataPath;
 use cache::refusals::all_written;
+use cow::format::head::seal;
+use cow::format::snapshot::{self, Line, Snapshots, State};
+use cow::live::Live;
+use cow::{Balance, Node, Pins, Place, Pointer, Run, Span, UNIT, VERSION, coalesced, sum};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all, select};
 use runtime::Runtime;
-use runtime::sync::Signal;
 use vfs::{FsError, Sequence, Snapshot};
 use vnode::chain::Chain;
-use vnode::horizon::Horizon;
 
 use crate::anchors;
-use crate::chains::Chains;
+use crate::format::ANCHORS;
 use crate::format::anchor::{Anchor, Shape};
-use crate::format::head::{Kind, Place, seal};
-use crate::format::pointer::Pointer;
-use crate::format::record::{self, Change, Run, Span};
-use crate::format::snapshot::{self, Line, State};
-use crate::format::superblock::{LISTED, Listed, Snapshots, Superblock, Volume};
-use crate::format::{ANCHORS, UNIT, VERSION, sum};
-use crate::nodes::{Node, Nodes};
-use crate::pins::Pins;
+use crate::format::kind;
+use crate::format::record::{self, Change};
+use crate::format::superblock::{LISTED, Listed, Superblock, Volume};
 use crate::planted::{Bug, is_planted};
 use crate::renewed::Renewed;
-use crate::runs::{Balance, Unfolded, coalesced, most_records, runs_of};
+use crate::runs::{Unfolded, most_records, runs_of};
 use crate::space::Space;
 use crate::space_log::{Attempts, Log};
+use crate::units::Nodes;
 
 /// The volume stops when the unfolded records reach this multiple of one fold and the blocks that
 /// a fold changes are unreadable.
@@ -94,14 +92,14 @@ pub(crate) struct Open {
 }
 
 /// A snapshot to be made with an update: its line goes to a slot of this block.
-pub(crate) struct Pin {
+pub struct Pin {
     pub(crate) snapshot: Snapshot,
     pub(crate) leaf: Rc<Node>,
     pub(crate) slot: u64,
 }
 
 /// Keeps updates from being sealed as long as it exists.
-pub(crate) struct Hold(Rc<Commits>);
+pub struct Hold(Rc<Commits>);
 
 impl Drop for Hold {
     fn drop(&mut self) {
@@ -167,15 +165,15 @@ pub struct Counts {
 }
 
 /// See the module's prose.
-pub(crate) struct Commits {
+pub struct Commits {
     pub(crate) runtime: Runtime,
     pub(crate) shape: Shape,
     pub(crate) nodes: Rc<Nodes>,
     pub(crate) space: Rc<Space>,
     pub(crate) pins: Rc<Pins>,
     pub(crate) path: Rc<DataPath>,
-    pub(crate) horizon: Horizon,
-    pub(crate) released: Signal,
+    /// The state that it shares with files.
+    pub(crate) live: Rc<Live>,
     pub(crate) anchor: RefCell<Anchor>,
     /// The superblock that was sealed last.
     pub(crate) superblock: RefCell<Superblock>,
@@ -186,11 +184,6 @@ pub(crate) struct Commits {
     unflushed: RefCell<BTreeMap<u64, u64>>,
     pub(crate) unfolded: RefCell<Unfolded>,
     pub(crate) log: RefCell<Log>,
-    pub(crate) chains: Chains,
-    pub(crate) next_ino: Cell<u64>,
-    pub(crate) files: Cell<u64>,
-    pub(crate) directories: Cell<u64>,
-    pub(crate) units: Cell<u64>,
     is_running: Cell<bool>,
     /// A task makes sure that changes that wait for others become due.
     waits: Cell<bool>,
@@ -230,7 +223,8 @@ impl Commits {
     ) -> Rc<Self> {
         let Found { anchor, mut superblock, at, unfolded, log, pins } = found;
         superblock.durable = superblock.number; // its listed runs were rewritten
-        let chains = Chains::found(&superblock.chains);
+        let Superblock { next_ino, files, directories, units, .. } = superblock;
+        let live = Live::found(&superblock.chains, next_ino, [files, directories, units]);
         Rc::new(Self {
             runtime,
             shape: anchor.shape,
@@ -238,20 +232,14 @@ impl Commits {
             space,
             pins: Rc::new(pins),
             path,
-            horizon: Horizon::default(),
-            released: Signal::new(),
+            live: Rc::new(live),
             anchor: RefCell::new(anchor),
-            next_ino: Cell::new(superblock.next_ino),
-            files: Cell::new(superblock.files),
-            directories: Cell::new(superblock.directories),
-            units: Cell::new(superblock.units),
             superblock: RefCell::new(superblock),
             durable: Cell::new([at, at]),
             open: RefCell::default(),
             unflushed: RefCell::default(),
             unfolded: RefCell::new(unfolded),
             log: RefCell::new(log),
-            chains,
             is_running: Cell::new(false),
             waits: Cell::new(false),
             is_held: Cell::new(false),
@@ -333,7 +321,7 @@ impl Commits {
         while self.is_running.get() {
             self.next_release().await?;
         }
-        if self.horizon.has_stopped() { Err(FsError::Io) } else { Ok(hold) }
+        if self.live.horizon.has_stopped() { Err(FsError::Io) } else { Ok(hold) }
     }
 
     /// Waits until all staged changes are durable, and no update is on its way.
@@ -355,7 +343,7 @@ impl Commits {
         while self.is_busy() || self.is_due() {
             self.next_release().await?;
         }
-        if self.horizon.has_stopped() { Err(FsError::Io) } else { Ok(()) }
+        if self.live.horizon.has_stopped() { Err(FsError::Io) } else { Ok(()) }
     }
 
     /// Whether changes are staged that are not sealed.
@@ -382,7 +370,7 @@ impl Commits {
         }
         let this = self.clone();
         let wait = async move {
-            let asked = pin!(this.horizon.asked(Sequence(sequence)));
+            let asked = pin!(this.live.horizon.asked(Sequence(sequence)));
             select(asked, this.runtime.clock.sleep(PATIENCE_FOR_OTHERS)).await;
             this.waits.set(false);
             // Perhaps all has gone out with others.
@@ -397,10 +385,10 @@ impl Commits {
     /// operations, except the freeing of the files without a name that it holds.
     pub(crate) fn roll_back(&self, told: &snapshot::Told, orphans: Vec<Chain>) {
         self.pins.roll_back(told);
-        self.chains.replace(orphans, told.orphans_since);
-        self.files.set(told.files);
-        self.directories.set(told.directories);
-        self.units.set(told.units);
+        self.live.chains.replace(orphans, told.orphans_since);
+        self.live.files.set(told.files);
+        self.live.directories.set(told.directories);
+        self.live.units.set(told.units);
         let mut superblock = self.superblock.borrow_mut();
         superblock.answers_from = superblock.answers_begun;
     }
@@ -419,7 +407,7 @@ impl Commits {
     }
 
     async fn run(self: Rc<Self>) {
-        while self.is_due() && !self.is_held.get() && !self.horizon.has_failed() {
+        while self.is_due() && !self.is_held.get() && !self.live.horizon.has_failed() {
             if let Some(placement) = self.space.placement() {
                 placement.quiet().await;
             }
@@ -429,11 +417,11 @@ impl Commits {
                 None => self.commit(true).await,
             };
             if done.is_err() {
-                self.horizon.fail();
+                self.live.horizon.fail();
             }
         }
         self.is_running.set(false);
-        self.released.notify();
+        self.live.released.notify();
     }
 
     /// Makes staged changes durable. If `is_patient`, a write that finds no room below is retried
@@ -466,8 +454,8 @@ impl Commits {
             let is_refused = written.as_ref().is_err_and(IoError::is_full);
             let stands = is_refused && is_patient && !is_planted(Bug::FailedByRefusals);
             self.path.refusals().set_waiting(stands);
-            self.horizon.stand(stands);
-            self.released.notify();
+            self.live.horizon.stand(stands);
+            self.live.released.notify();
             if !stands {
                 let told = |_| if is_refused { FsError::NoSpace } else { FsError::Io };
                 return written.map_err(told);
@@ -573,13 +561,13 @@ impl Commits {
             snapshots: Snapshots { lines, lists, died, ..self.pins.said() },
             record: previous,
             records: unfolded.units.len() as u32,
-            next_ino: self.next_ino.get(),
-            files: self.files.get(),
-            directories: self.directories.get(),
+            next_ino: self.live.next_ino.get(),
+            files: self.live.files.get(),
+            directories: self.live.directories.get(),
             seconds: self.runtime.clock.wall().seconds,
-            units: self.units.get(),
+            units: self.live.units.get(),
             volume: self.volume(),
-            chains: self.chains.all(),
+            chains: self.live.chains.all(),
             listed: Vec::new(),
             version: VERSION,
             ..*superblock
@@ -618,12 +606,12 @@ impl Commits {
             state: State::Ready,
             update: number,
             inodes: self.nodes.trees()[0],
-            files: self.files.get(),
-            directories: self.directories.get(),
-            units: self.units.get(),
+            files: self.live.files.get(),
+            directories: self.live.directories.get(),
+            units: self.live.units.get(),
             nodes: self.pins.nodes(),
             freed: 0,
-            orphans_since: self.chains.orphans_since(),
+            orphans_since: self.live.chains.orphans_since(),
         };
         leaf.change(|bytes| Line::write(bytes, slot, Some(&told)));
         self.nodes.held_trees.add(told.inodes);
@@ -657,7 +645,7 @@ impl Commits {
         let mut previous = self.superblock.borrow().record;
         for (index, (mut block, &address)) in (0..).zip(blocks.into_iter().zip(&units)) {
             record::set_previous(&mut *block, previous);
-            let place = Place { kind: Kind::Record, owner: 0, level: 0, index };
+            let place = Place { kind: kind::RECORD, owner: 0, level: 0, index };
             seal(&mut *block, place, number, self.nodes.secret());
             let sum = sum(&*block);
             previous = Pointer::new(address, number, sum);
@@ -734,7 +722,7 @@ impl Commits {
         if !is_planted(Bug::EarlyFrees) {
             // Invariant 3.
             if !sealed.freed.iter().all(|&run| self.space.try_free(run)) {
-                self.horizon.fail();
+                self.live.horizon.fail();
                 return;
             }
             // Cached data of the freed places is dropped: its memory is for new data.
@@ -742,10 +730,10 @@ impl Commits {
             sealed.freed.iter().for_each(|run| self.path.cache().spoil(&bytes(run)));
         }
         self.count(|counts| counts.updates += 1);
-        if sealed.through > self.horizon.through().0 {
-            self.horizon.advance(sealed.through);
+        if sealed.through > self.live.horizon.through().0 {
+            self.live.horizon.advance(sealed.through);
         }
-        self.released.notify();
+        self.live.released.notify();
     }
 
     /// Writes the same anchor once more; if one turn has none, one of each turn. The same for a

@@ -17,7 +17,8 @@
 //! 2. A block that a snapshot holds is not moved.
 //! 3. A rolled-back or stopped volume is not changed any more.
 //!
-//! Not asserted: 2, which is checked before each move; 3, which is up to those who end it.
+//! Not asserted: 1, which the floor asserts; 2, which is checked before each move; 3, which is up
+//! to those who end it.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -25,20 +26,20 @@ use std::time::Duration;
 
 use block::Buffer;
 use bytes::Bytes;
+use cow::{FAN, HIGHEST, UNIT, sum};
 use futures::FutureExt;
 use futures::future::select;
 use vfs::{FileKind, FsError};
 use vnode::{Engine, Files, Space as Kind};
 
 use crate::commit::Staged;
-use crate::content::{Block, Payload};
-use crate::engine::{File, Shadow};
-use crate::format::pointer::{HIGHEST, Pointer};
-use crate::format::{FAN, UNIT, sum};
+use crate::engine::{Shadow, Update};
 use crate::owners::{Owner, Tenants, Walk};
 use crate::pace::{Ended, Pace};
 use crate::planted::{Bug, is_planted};
-use crate::update::{Placed, Update};
+use cow::content::{Block, Payload};
+use cow::floor::File;
+use cow::update::Placed;
 
 /// Checks per interval, while there is nothing to do.
 const LOOKS: u32 = 5;
@@ -76,7 +77,7 @@ pub(crate) fn start_compaction(files: &Rc<Files<Shadow>>, interval: Duration) {
             clock.sleep(interval / LOOKS * times).await;
             let Some(files) = files.upgrade() else { return };
             let engine = files.engine();
-            if engine.compaction.is_ending() || engine.commits.horizon.has_stopped() {
+            if engine.compaction.is_ending() || engine.commits.live.horizon.has_stopped() {
                 return;
             }
             let has_gained = engine.compact(&files).await;
@@ -98,7 +99,7 @@ impl Shadow {
     /// Whether a compaction may continue.
     pub(crate) fn may_compact(&self) -> bool {
         let commits = &self.commits;
-        !self.compaction.is_ending() && !commits.horizon.has_stopped() && !commits.is_refused()
+        !self.compaction.is_ending() && !commits.live.horizon.has_stopped() && !commits.is_refused()
     }
 
     /// Number of empty zones.
@@ -143,16 +144,10 @@ impl Shadow {
         }
     }
 
-    /// Asserts invariant 1 for a block that is moved: `was` is its pointer when it was read.
-    pub(crate) fn check_moved(&self, was: Option<Pointer>, now: Pointer) {
-        let is_it = was.is_none_or(|was| was == now);
-        assert!(is_it || is_planted(Bug::MovedOverWrites), "invariant 1: it was written meanwhile");
-    }
-
     /// Whether this much may be moved: then as much again stays free, in addition to reserved
     /// space.
     fn may_move(&self, blocks: u64, units: u64) -> bool {
-        self.has_room(2 * blocks, 2 * units, Kind::Superuser, true)
+        self.floor.has_room(2 * blocks, 2 * units, Kind::Superuser, true)
     }
 
     /// Plans to move these blocks of a file, if they are unchanged. The file is locked.
@@ -173,13 +168,13 @@ impl Shadow {
             let is_same = now == owner.pointer || is_planted(Bug::MovedOverWrites);
             let is_held = self.pins.holds(now.birth.get()) && !is_planted(Bug::MovedPins);
             if is_same && !is_held && !now.is_null() {
-                found.push((parent, owner, data));
+                found.push((parent, owner, data, now));
             }
         }
-        let mut above: Vec<u64> = found.iter().map(|(_, owner, _)| owner.index / FAN).collect();
+        let mut above: Vec<u64> = found.iter().map(|(_, owner, ..)| owner.index / FAN).collect();
         above.dedup();
         let (count, height) = (found.len() as u64, u64::from(self.nodes.height(&stem)));
-        let cost = height * above.len() as u64 + self.cost_of_inode();
+        let cost = height * above.len() as u64 + self.floor.cost_of_inode();
         if count == 0 {
             return Ok(Payload::default());
         }
@@ -187,6 +182,7 @@ impl Shadow {
             return Err(FsError::NoSpace);
         }
         let runs = self.space.take_for_moves(count).ok_or(FsError::NoSpace)?;
+        self.space.plan(&runs);
         update.taken.hold(&runs);
         (update.fills_holes, update.gives_way) = (true, true);
         update.cost += cost;
@@ -194,10 +190,10 @@ impl Shadow {
         let places = runs.iter().flat_map(|run| (run.start..run.end()).step_by(step as usize));
         let mut payload = Payload::default();
         payload.is_moved = true;
-        for ((parent, owner, data), address) in found.into_iter().zip(places) {
+        for ((parent, owner, data, now), address) in found.into_iter().zip(places) {
             let (index, sum) = (owner.index, owner.pointer.sum.get());
             payload.add(address, Block { data: data.clone(), sum, is_part: false }, step);
-            update.blocks.push(Placed { parent, index, address, sum, was: Some(owner.pointer) });
+            update.blocks.push(Placed { parent, index, address, sum, was: Some(now) });
         }
         Ok(payload)
     }
@@ -355,12 +351,12 @@ impl Pass<'_> {
         if found.is_empty() {
             return Ok(());
         }
-        let way = u64::from(HIGHEST) + 1 + engine.cost_of_inode();
+        let way = u64::from(HIGHEST) + 1 + engine.floor.cost_of_inode();
         if !engine.may_move(0, found.len() as u64 * way) {
             return Err(Ended);
         }
         found.iter().for_each(|(node, _)| engine.nodes.mark(node));
-        let sequence = engine.next.replace(engine.next.get() + 1);
+        let sequence = engine.floor.next_sequence();
         engine.commits.stage(Staged { sequence, ..Staged::default() });
         engine.commits.commit_later(sequence);
         self.count(sequence, found.iter().map(|(_, owner)| *owner)).await

@@ -13,13 +13,11 @@
 //!
 //! Not asserted: 1, which cuts test on a disk that makes garbage of discarded bytes.
 
+use cow::{Run, UNIT, coalesced};
 use futures::FutureExt;
 use futures::future::join_all;
 
 use crate::commit::Commits;
-use crate::format::UNIT;
-use crate::format::record::Run;
-use crate::runs::coalesced;
 
 impl Commits {
     /// Discards these places. The caller writes them afterwards.

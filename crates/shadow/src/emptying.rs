@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::format::record::{Change, Run};
+use cow::Run;
+
+use crate::format::record::Change;
 use crate::space::Space;
 
 /// Zones with more than this part in use are left alone: in sixteenths.

@@ -1,9 +1,9 @@
 //! Reasons why a volume is not opened, nor probed.
 
 use block::IoError;
+use cow::VERSION;
 use vfs::FsError;
 
-use crate::format::VERSION;
 use crate::format::anchor::LABEL;
 
 /// Reason why a volume is not opened.

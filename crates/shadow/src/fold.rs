@@ -18,23 +18,22 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use cow::format::answers;
+use cow::format::snapshot::{Died, LISTS, List, RUNS};
+use cow::{Anew, BODY, Head, Listing, Node, Pointer, Run, Span, Stem, UNIT, below, coalesced};
 use futures::future::join_all;
 use vfs::FsError;
 
 use crate::commit::Commits;
-use crate::format::head::Head;
+use crate::format::MAPPED;
 use crate::format::log::{self, Logged};
-use crate::format::pointer::{Pointer, below};
-use crate::format::record::{self, Change, Run, Span};
-use crate::format::snapshot::{Died, LISTS, List, RUNS};
-use crate::format::{BODY, MAPPED, UNIT};
-use crate::nodes::{Anew, Node, Stem};
-use crate::pins::Listing;
+use crate::format::record::Change;
 use crate::planted::{Bug, is_planted};
 use crate::renewed::Renewed;
 use crate::room::ring;
-use crate::runs::{Unfolded, coalesced, most_records};
+use crate::runs::{Unfolded, most_records};
 use crate::space_log::{self, Parted};
+use crate::units::{LOG, MAP};
 
 /// Blocks of the map that are read at once.
 const AT_ONCE: usize = 64;
@@ -44,7 +43,7 @@ impl Commits {
     /// may make room.
     pub(crate) fn fold_for_room(self: &Rc<Self>) -> bool {
         // A fold leaves its own records behind.
-        let has_more = self.unfolded.borrow().units.len() > 2 && !self.horizon.has_failed();
+        let has_more = self.unfolded.borrow().units.len() > 2 && !self.live.horizon.has_failed();
         let is_worth_it = has_more && self.folds_for_room.begin(self.counts().changes);
         if is_worth_it {
             self.fold_soon();
@@ -85,14 +84,14 @@ impl Commits {
     /// # Errors
     /// [`FsError::Io`] if the volume has stopped; [`FsError::NoSpace`] if there is no room below.
     pub(crate) async fn next_release(self: &Rc<Self>) -> Result<(), FsError> {
-        if self.horizon.has_stopped() {
+        if self.live.horizon.has_stopped() {
             return Err(FsError::Io);
         }
         if self.is_refused() && !is_planted(Bug::EndlessFolds) {
             return Err(FsError::NoSpace);
         }
         self.kick();
-        self.released.wait().await;
+        self.live.released.wait().await;
         Ok(())
     }
 
@@ -212,13 +211,13 @@ impl Commits {
     async fn lost_blocks(&self, leaves: &[u64]) -> Result<Vec<Anew<'_>>, FsError> {
         let mut blocks = BTreeMap::new();
         for &leaf in leaves {
-            for (level, index, parent) in self.nodes.unreadable(&Stem::Map, leaf).await? {
+            for (level, index, parent) in self.nodes.unreadable(&MAP, leaf).await? {
                 blocks.entry((Reverse(level), index)).or_insert(parent);
             }
         }
         let mut anew = Vec::new();
         for ((Reverse(level), index), parent) in blocks {
-            anew.push(self.nodes.instead(Stem::Map, (level, index), parent).await);
+            anew.push(self.nodes.instead(MAP, (level, index), parent).await);
         }
         Ok(anew)
     }
@@ -236,8 +235,8 @@ impl Commits {
         let written = self.log.borrow().written(parted);
         for (block, lines) in written {
             let place = block % space_log::ring(&self.shape);
-            match self.nodes.make_anew(Stem::Log, place, &[], made).await {
-                Err(error) if Stem::Log.goes_without(error) => return Err(Unfoldable::LostLog),
+            match self.nodes.make_anew(LOG, place, &[], made).await {
+                Err(error) if LOG.goes_without(error) => return Err(Unfoldable::LostLog),
                 anew => log.push((anew?, lines)),
             }
         }
@@ -274,15 +273,15 @@ impl Commits {
         let leaves: Vec<u64> = parted.mapped.keys().copied().collect();
         let (mut map, mut lost) = (Vec::new(), Vec::new());
         for some in leaves.chunks(AT_ONCE) {
-            let read = some.iter().map(|&leaf| self.nodes.get(&Stem::Map, 0, leaf));
+            let read = some.iter().map(|&leaf| self.nodes.get(&MAP, 0, leaf));
             let _in_memory = join_all(read).await;
             for &leaf in some {
-                match self.nodes.make(&Stem::Map, 0, leaf, made).await {
+                match self.nodes.make(&MAP, 0, leaf, made).await {
                     Ok(node) => map.push((leaf, node)),
-                    Err(error) if !Stem::Map.goes_without(error) => return Err(error.into()),
+                    Err(error) if !MAP.goes_without(error) => return Err(error.into()),
                     Err(_) if self.is_lost(leaf) => lost.push(leaf),
                     Err(_) if !is_planted(Bug::KeptLeaves) => {
-                        let lost = self.lost_with(&Stem::Map, leaf).await?;
+                        let lost = self.lost_with(&MAP, leaf).await?;
                         return Err(Unfoldable::LostLeaves(lost));
                     }
                     Err(error) => return Err(error.into()),
@@ -510,7 +509,7 @@ impl Commits {
                 size_of::<Head>()
             });
             let node = last.as_ref().expect("invariant 2: so many blocks were found before");
-            node.change(|bytes| record::put_answer(bytes, at, answer));
+            node.change(|bytes| answers::put_answer(bytes, at, answer));
             self.nodes.mark(node);
         }
     }
@@ -559,7 +558,7 @@ struct Growing {
 /// The replies in a block of the ring, the oldest first; none if it makes no sense.
 pub(crate) fn answers_in(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let end = end_of_answers(bytes)?;
-    record::split(&bytes[size_of::<Head>()..end])
+    answers::split(&bytes[size_of::<Head>()..end])
 }
 
 fn end_of_answers(bytes: &[u8]) -> Option<usize> {

@@ -7,15 +7,18 @@
 //!
 //! Not asserted: 2, which is tested by filling a volume.
 
+use cow::{FAN, INODES, UNIT};
 use vfs::FsStat;
 
-use crate::engine::{LAST_INO, Shadow};
+use crate::commit::Commits;
+use crate::engine::Shadow;
+use crate::format::MAPPED;
 use crate::format::anchor::Shape;
 use crate::format::superblock::MOST_RESERVE;
-use crate::format::{FAN, INODES, MAPPED, UNIT};
 use crate::room::{Recorded, TWINS, kept, ring};
 use crate::space::pool;
 use crate::space_log;
+use cow::floor::LAST_INO;
 
 /// Units of metadata that exist whatever the files are, at most: the map of space, the blocks that
 /// lead to it, to replies and to the log, and the first inodes with the blocks that lead to them,
@@ -58,26 +61,28 @@ pub(crate) fn reserved(shape: &Shape, percent: u8) -> u64 {
     }
 }
 
-impl Shadow {
+impl Commits {
     /// Units that only root may fill.
     pub(crate) fn reserved(&self) -> u64 {
-        reserved(&self.commits.shape, self.commits.superblock.borrow().reserve)
+        reserved(&self.shape, self.superblock.borrow().reserve)
     }
+}
 
+impl Shadow {
     /// Fullness for root, or for others. Orphans, and their space, count as free.
     pub(crate) fn fullness(&self, is_root: bool, (orphans, used): (u64, u64)) -> FsStat {
         let (shape, unit) = (&self.commits.shape, UNIT as u64);
-        let free = self.space.free_units() + self.leaving_units.get();
-        let held = self.pins.keeps(self.commits.units.get() / self.per_block());
+        let free = self.space.free_units() + self.floor.leaving_units.get();
+        let held = self.pins.keeps(self.commits.live.units.get() / self.per_block());
         let kept = kept(shape, self.commits.recorded()) + pool(shape) + held;
         let held = held + self.space.lost_to_data(kept);
         let free = free.saturating_sub(self.space.claimed() * self.per_block() + held);
-        let (files, units) = (self.commits.files.get(), self.commits.units.get());
+        let (files, units) = (self.commits.live.files.get(), self.commits.live.units.get());
         let free = free_for_files(shape, (free, self.commits.recorded()), units);
         let (total_bytes, free_bytes) = (for_files(shape) * unit, free * unit + used);
         let total_files = most_files(shape);
         let free_files = total_files.saturating_sub(files) + orphans;
-        let reserved = if is_root { 0 } else { self.reserved() * unit };
+        let reserved = if is_root { 0 } else { self.commits.reserved() * unit };
         assert!(free_bytes <= total_bytes, "invariant 1: {free_bytes} of {total_bytes}");
         FsStat {
             total_bytes,

@@ -15,23 +15,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use cow::dropped::drop_wrong;
+use cow::format::inode::{Facts, Record};
+use cow::{CHUNKS, FIRST, Head, INODES, Node, ROOT, Stem, WIDTH, Which};
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, EntryHeader, kind_bits};
 use namespace::NewFile;
 use runtime::Timestamp;
 use vfs::{Device, FileKind, FsError};
 
-use crate::apply::first_chunk;
 use crate::check::Look;
-use crate::dropped::drop_wrong;
 use crate::format::anchor::Shape;
-use crate::format::head::Head;
-use crate::format::inode::{Facts, Record};
-use crate::format::pointer::WIDTH;
 use crate::format::superblock::Superblock;
-use crate::format::{CHUNKS, FIRST, INODES, ROOT};
-use crate::nodes::{Node, Nodes, Stem, Which};
 use crate::planted::{Bug, is_planted};
+use crate::units::Nodes;
+use cow::apply::first_chunk;
 
 /// The directory for files without a name.
 const LOST_AND_FOUND: &[u8] = b"lost+found";

@@ -6,27 +6,25 @@
 //! an update is there as a whole or not at all. The idea is that of the Acacia file server (Broom,
 //! 1992).
 //!
-//! Layers, from the bottom:
+//! Blocks of metadata, in memory as trees, snapshots, and files over them are in [`cow`]. Layers
+//! over that, from the bottom:
 //!
-//! * [`format`]: the bytes of a volume. `space`: free units; `space_log`: changes of the space map
-//!   that are not in the map yet; `placement`, `in_order`: choice of free units on a disk whose arm
-//!   position is known. `nodes`: blocks of metadata in memory, as trees. `pins`: the snapshots, and
-//!   the blocks that they hold; `numbers`: slots of their lines and lists.
-//! * `inode`, `update`, `work`: a file in memory, and the changes of one operation.
-//! * `commit`, `chains`, `fold`, `room`, `slots`, `discards`: from memory to the disk. `books`:
+//! * [`format`]: the bytes of a volume, apart from blocks of trees. `units`: addresses. `space`:
+//!   free units; `space_log`: changes of the space map that are not in the map yet; `placement`,
+//!   `in_order`: choice of free units on a disk whose arm position is known.
+//! * `work`: the work of one operation on snapshots. `layout`: this engine's part in files.
+//! * `commit`, `fold`, `room`, `slots`, `discards`: from memory to the disk. `books`:
 //!   reading the space map and the replies back.
-//! * `engine`, `waiting`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`:
-//!   the same for snapshots. `verbs`: the engine's interface.
+//! * `engine`: the parts of an open volume. `snapshots`, `rollback`: planning and applying changes
+//!   of snapshots. `verbs`: the engine's interface.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, opening it, probing
 //!   it, and checking all of it. `anchors`: finding where it begins; `lost`: opening a volume
 //!   without anchors.
 //! * [`mod@repair`]: one update that repairs what it can; `new_root`: a root directory where the
-//!   old one is lost; `homeless`: names for files that have lost theirs; `dropped`: removing
-//!   pointers that lead to other blocks than they say.
-//! * `copies`: blocks with two copies; `mend`: other versions of a block; `held_trees`: whether a
-//!   snapshot still holds a block; `bits`: finding a flipped bit. [`mod@scrub`], `scrub_again`,
-//!   `scrub_names`, `twins`: reading every block, trying again, naming damaged files, and mending;
-//!   `seen`: a bitmap of visited blocks; `scrubbing`, `callers`: how a scrub gives way. `status`:
+//!   old one is lost; `homeless`: names for files that have lost theirs.
+//! * `copies`: places for blocks with two copies; `mend`: mending the newest update.
+//!   [`mod@scrub`], `scrub_again`, `scrub_names`, `twins`: reading every block, trying again,
+//!   naming damaged files, and mending; `scrubbing`, `callers`: how a scrub gives way. `status`:
 //!   statistics of an open volume.
 //! * `compact`: emptying zones; `zones`, `emptying`: choosing them; `owners`: the owners of their
 //!   blocks; `pace`, `compaction`: its throttle and its progress.
@@ -36,43 +34,32 @@
 //! Architecture invariant: no protocol and no other engine; the device is bytes.
 
 mod anchors;
-mod apply;
 mod belief;
-mod bits;
 mod books;
 mod callers;
-mod chains;
 pub mod check;
 mod commit;
 mod compact;
 mod compaction;
-mod content;
 mod copies;
 mod discards;
-mod dropped;
 mod emptying;
 mod engine;
 mod error;
 mod fold;
 pub mod format;
 mod fullness;
-mod held_trees;
 mod homeless;
 mod in_order;
-mod inode;
+mod layout;
 pub mod look;
 mod lost;
 mod mend;
 pub mod mkfs;
 mod new_root;
-mod node;
-mod nodes;
-mod numbers;
 pub mod open;
 mod owners;
 mod pace;
-mod pieces;
-mod pins;
 mod placement;
 #[doc(hidden)]
 pub mod planted;
@@ -86,16 +73,14 @@ pub mod scrub;
 mod scrub_again;
 mod scrub_names;
 mod scrubbing;
-mod seen;
 mod slots;
 mod snapshots;
 mod space;
 mod space_log;
 mod status;
 mod twins;
-mod update;
+mod units;
 mod verbs;
-mod waiting;
 mod work;
 mod zones;
 

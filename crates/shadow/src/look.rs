@@ -6,6 +6,7 @@
 use std::rc::Rc;
 
 use block::BlockDevice;
+use cow::{UNIT, pins, sum};
 use namespace::Store;
 use runtime::Runtime;
 
@@ -13,10 +14,8 @@ use crate::anchors::{self, find_anchor, superblocks};
 use crate::error::OpenError;
 use crate::format::anchor::{Anchor, LABEL};
 use crate::format::superblock::MOST_RESERVE;
-use crate::format::{UNIT, sum};
 use crate::fullness::{free_for_files, most_files, reserved};
 use crate::open::{OpenOptions, open};
-use crate::pins;
 use crate::room::Recorded;
 
 /// The state of a volume that is not open. Counts are those of its last stop, if it is at rest.

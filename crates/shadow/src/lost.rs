@@ -21,12 +21,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use block::{BlockDevice, Buffer, IoError};
+use cow::{Secret, UNIT};
 use futures::future::join_all;
 
 use crate::format::anchor::{ANY_ZONE, Anchor, Shape, ZONES};
-use crate::format::head::Secret;
 use crate::format::superblock::Superblock;
-use crate::format::{ANCHORS, FRONT, SLOTS, UNIT};
+use crate::format::{ANCHORS, FRONT, SLOTS};
 
 /// Units that are read at once at the front: 1 MiB.
 const PIECE: u64 = 256;

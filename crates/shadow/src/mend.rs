@@ -1,11 +1,4 @@
-//! Mending: a block that does not match its pointer is requested in another version.
-//!
-//! A mirror has a second copy of everything, and a set with parity can rebuild the blocks of one
-//! member from the others. The checksum in the pointer determines the right version. The device
-//! writes it over the wrong one, with no write in between ([`BlockDevice::mend`]): so if a block is
-//! gone, and its place has a new owner, no version is right, and nothing is written; unless a disk
-//! has lost the write of the new owner. A reader whose pointer may be old checks again before it
-//! asks (`held_trees`), or does not ask ([`cache::DataPath::load_ahead`]).
+//! Mending the newest update.
 //!
 //! Blocks of the newest update, which an opening believes, have another witness: a checksum
 //! identifies a single flipped bit. So a flipped bit in the newest superblock, or in a run that it
@@ -15,14 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer};
+use cow::bits::{flipped, flipped_in_pieces};
+use cow::format::head::{seal_alone, unsealed};
+use cow::{Pointer, Secret, UNIT, sum, sum_of_sums};
 
-use crate::bits::{flipped, flipped_in_pieces};
-use crate::format::head::{Secret, seal_alone, unsealed};
-use crate::format::pointer::Pointer;
 use crate::format::superblock::{Listed, Superblock};
-use crate::format::{UNIT, sum};
 use crate::planted::{Bug, is_planted};
-use crate::runs::sum_of_sums;
 
 /// Pointers are at multiples of this in their blocks.
 const ALIGNED: usize = 4;
@@ -121,13 +112,4 @@ fn led_to(bytes: &[u8], candidates: &Candidates) -> Option<(usize, u8)> {
 pub(crate) fn sum_listed(listed: &Listed, bytes: &[u8]) -> u64 {
     let sums: Vec<u64> = bytes.chunks(usize::from(listed.grain) * UNIT).map(sum).collect();
     sum_of_sums(&sums)
-}
-
-/// Mends the block of this many units that a pointer leads to; none if no right version of it is
-/// left.
-pub(crate) async fn mend(device: &dyn BlockDevice, pointer: Pointer, units: u64) -> Option<Buffer> {
-    let right = pointer.sum.get();
-    let is_right = move |bytes: &[u8]| sum(bytes) == right || is_planted(Bug::BelievedVersions);
-    let at = pointer.address.get().checked_mul(UNIT as u64)?;
-    device.mend(at, units * UNIT as u64, Rc::new(is_right)).await.ok()?
 }

@@ -10,20 +10,22 @@
 
 use block::platters::{Platters, SECTOR};
 use block::{BlockDevice, Buffer, Durability, IoError};
+use cow::format::head::seal;
+use cow::format::inode::{Facts, Record};
+use cow::format::snapshot::Snapshots;
+use cow::{FIRST, Head, Kind, Place, Pointer, ROOT, Run, Secret, Tree, UNIT, VERSION, sum};
 use namespace::NewFile;
 use runtime::{Random, Timestamp};
 use vfs::{Device, FileKind};
 
 use crate::anchors;
-use crate::apply::first_chunk;
 use crate::format::anchor::{Anchor, LABEL, Shape, begun};
-use crate::format::head::{Head, Kind, Place, Secret, seal};
-use crate::format::inode::{Facts, Record};
-use crate::format::pointer::{Pointer, Tree};
-use crate::format::record::{self, Change, Run};
-use crate::format::superblock::{MOST_RESERVE, Snapshots, Superblock, Volume};
-use crate::format::{ANCHORS, FIRST, FRONT, ROOT, SLOTS, UNIT, VERSION, sum};
+use crate::format::kind;
+use crate::format::record::{self, Change};
+use crate::format::superblock::{MOST_RESERVE, Superblock, Volume};
+use crate::format::{ANCHORS, FRONT, SLOTS};
 use crate::fullness::for_files;
+use cow::apply::first_chunk;
 
 /// Units that the first update takes, in addition to the other copy of the inodes.
 const TAKEN: u64 = 3;
@@ -224,7 +226,7 @@ fn first_update(
     let mut names = Box::new([0; UNIT]);
     let chunk = first_chunk(ROOT, ROOT);
     names[size_of::<Head>()..size_of::<Head>() + chunk.len()].copy_from_slice(&chunk);
-    let names = put(Kind::Names, ROOT, 0, names);
+    let names = put(Kind::NAMES, ROOT, 0, names);
     let mut inodes = Box::new([0; UNIT]);
     let (kind, device, verifier) = (FileKind::Directory, Device::default(), None);
     let new = NewFile { kind, mode: 0o755, uid: 0, gid: 0, device, target: &[], verifier };
@@ -233,12 +235,12 @@ fn first_update(
     let record = Record::of_mut(&mut *inodes, ROOT);
     record.set(&facts);
     record.root.pointers[0] = names;
-    let inodes = put(Kind::Inodes, 0, 0, inodes);
+    let inodes = put(Kind::INODES, 0, 0, inodes);
     let taken = Change::Taken(Run { start: first, length: TAKEN });
     let copy = if shape.zones() > 1 { shape.usable(1).start } else { first + TAKEN };
     let copied = Change::Taken(Run::of(copy));
     let record = record::write(&[taken, copied], &[]).pop().expect("one block");
-    let record = put(Kind::Record, 0, 0, record);
+    let record = put(kind::RECORD, 0, 0, record);
     let mut superblock = Superblock {
         number: 1,
         inodes: Tree::default(),

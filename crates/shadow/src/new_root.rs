@@ -14,23 +14,21 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use block::Buffer;
+use cow::format::head::{birth, index, is};
+use cow::format::inode::Record;
+use cow::format::snapshot::Told;
+use cow::{INODES, Kind, Place, Pointer, ROOT, Run, Stem, UNIT, capacity, sum};
 use runtime::Runtime;
 use vfs::{FileKind, FsError};
 
-use crate::apply::first_chunk;
 use crate::check::Look;
 use crate::error::OpenError;
 use crate::format::anchor::Shape;
-use crate::format::head::{Kind, Place, birth, index, is};
-use crate::format::inode::Record;
-use crate::format::pointer::{Pointer, capacity};
-use crate::format::record::Run;
-use crate::format::snapshot::Told;
 use crate::format::superblock::Superblock;
-use crate::format::{INODES, ROOT, UNIT, sum};
 use crate::homeless::put_directory;
-use crate::nodes::{Nodes, Stem};
 use crate::space::Space;
+use crate::units::Nodes;
+use cow::apply::first_chunk;
 
 /// Units that are read at once: 1 MiB.
 const PIECE: u64 = 256;
@@ -132,7 +130,7 @@ impl LostWay<'_> {
     /// The number of a block of inodes, and a pointer to it, if it is one of this volume.
     fn leaf_of(&self, unit: u64, block: &[u8]) -> Option<(u64, Pointer)> {
         let (birth, index) = (birth(block), index(block));
-        let place = Place { kind: Kind::Inodes, owner: 0, level: 0, index };
+        let place = Place { kind: Kind::INODES, owner: 0, level: 0, index };
         let is_one = is(block, place, birth, self.nodes.secret())
             && birth <= self.superblock.number
             && index < capacity(self.superblock.inodes.height);

@@ -16,10 +16,13 @@ use std::time::Duration;
 use block::BlockDevice;
 use block::scratch::ScratchDevice;
 use cache::{Budget, DataPath};
+use cow::format::inode::{Facts, Record};
+use cow::format::snapshot::{LINES, LISTS, Line, List, Told};
+use cow::{Listing, Occupied, Pins, ROOT, Span, Stem, UNIT, sum};
 use futures::future::{join, try_join};
 use runtime::Runtime;
-use vfs::{FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
-use vnode::{Files, FilesOptions, Limits};
+use vfs::LoggedReply;
+use vnode::{Files, FilesOptions};
 
 use crate::anchors::find_anchor;
 use crate::belief::{Chosen, believe, choose};
@@ -27,22 +30,17 @@ use crate::books::{AT_ONCE, pieces_left};
 use crate::callers::Callers;
 use crate::commit::{Commits, Found};
 use crate::compact::start_compaction;
-use crate::engine::{MOST_LINKS, Shadow};
+use crate::engine::Shadow;
 use crate::error::OpenError;
-use crate::format::anchor::{Anchor, Shape};
-use crate::format::inode::{Facts, Record};
-use crate::format::record::Span;
-use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
+use crate::format::anchor::Anchor;
 use crate::format::superblock::Superblock;
-use crate::format::{ROOT, UNIT, sum};
 use crate::in_order::InOrder;
-use crate::nodes::{Nodes, Stem};
-use crate::numbers::Occupied;
-use crate::pins::{Listing, Pins};
 use crate::placement::Placement;
 use crate::planted::{Bug, is_planted};
 use crate::renew::{Books, read_books};
 use crate::space::Space;
+use crate::units::{Nodes, Units};
+use cow::floor::{Floor, limits};
 
 /// Options for opening a volume.
 #[derive(Clone, Debug)]
@@ -102,7 +100,7 @@ pub async fn open(
     let path = DataPath::new(device.clone(), budget.clone(), (block_size, block_size));
     let path = Rc::new(path.with_sums(sum));
     let (trees, secret) = (superblock.trees(), anchor.secret);
-    let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, secret));
+    let nodes = Rc::new(Nodes::new(Units::of(&path), path.clone(), budget.clone(), trees, secret));
     let space = Rc::new(Space::empty(shape).placed_by(placement));
     let pins = read_pins_left(&nodes, &superblock, shape.units);
     let books = read_books(&nodes, &space, &superblock);
@@ -119,31 +117,26 @@ pub async fn open(
     let generation = root_of(&commits).await?.generation;
     let has_room = space.has_blocks(0, commits.needs_now(), false);
     has_room.then_some(()).ok_or(OpenError::Damaged("nothing of it is free"))?;
-    let root_id = ObjectId::live(vfs::Ino(ROOT), generation);
     if !is_planted(Bug::LoneAnchors) {
         commits.renew_anchor().await?; // believed anchors may be lost as well
     }
     commits.commit(false).await.map_err(OpenError::of_commit)?;
     nodes.held_trees.begin(commits.pins.holding().into_iter().map(|told| told.inodes));
+    let (pins, live) = (commits.pins.clone(), commits.live.clone());
+    let limits = limits(generation, (shape.units, block_size), options.read_only);
+    let (held, layout) = (pins.clone(), commits.clone());
+    let floor = Floor::new(runtime.clone(), limits, budget, nodes.clone(), held, layout, live);
     let engine = Shadow {
-        limits: limits(&shape, options.read_only, root_id),
+        floor,
         runtime: runtime.clone(),
-        budget,
         path,
         callers,
         nodes,
         space,
-        pins: commits.pins.clone(),
+        pins,
         followed: std::cell::Cell::new(commits.number() - 1),
         commits,
-        promised: Rc::default(),
-        next: std::cell::Cell::new(1),
-        leaving: Default::default(),
-        leaving_units: Default::default(),
-        touched: Default::default(),
         late_answer: Default::default(),
-        hint: Default::default(),
-        vacant: Default::default(),
         keeps_device: options.keeps_device,
         scrubbing: Default::default(),
         compaction: Default::default(),
@@ -205,23 +198,6 @@ fn followed(
     let placement = Rc::new(Placement::new(platters, runtime.clock.clone()));
     let device = InOrder::new(device, runtime.tasks.clone(), placement.clone());
     (Rc::new(device), Some(placement))
-}
-
-fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {
-    let block_size = shape.block * UNIT as u64;
-    Limits {
-        root,
-        block_size,
-        capacity: shape.units * UNIT as u64,
-        max_target: 4095.min(block_size as usize - 1),
-        fsinfo: FsInfo {
-            max_file_size: crate::format::pointer::capacity(4).saturating_mul(block_size),
-            block_size: block_size as u32,
-            time_delta: Timestamp { seconds: 0, nanoseconds: 1 },
-            read_only,
-        },
-        pathconf: PathConf { link_max: MOST_LINKS, name_max: MAX_NAME as u32 },
-    }
 }
 
 /// The snapshots, and the lists of the blocks that they hold, without the lists in lost blocks of

@@ -14,19 +14,16 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use cow::format::inode::{Facts, Record};
+use cow::{INODES, Node, Parent, Pointer, Run, Stem, UNIT, is_still};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use vfs::FileKind;
 
 use crate::engine::Shadow;
-use crate::format::inode::{Facts, Record};
-use crate::format::pointer::Pointer;
-use crate::format::record::Run;
-use crate::format::{INODES, UNIT};
-use crate::inode::is_still;
-use crate::nodes::{Node, Parent, Stem};
 use crate::pace::{Ended, Pace};
 use crate::planted::{Bug, is_planted};
+use crate::units::{LOG, MAP, tree_of};
 
 /// Blocks that are collected at most.
 pub(crate) const MOST: usize = 1 << 18;
@@ -75,7 +72,7 @@ impl<'a, 'p> Walk<'a, 'p> {
     /// [`Ended`].
     pub(crate) async fn find(mut self) -> Result<Vec<(u64, Tenants)>, Ended> {
         let of_snapshots = [Stem::Snapshots, Stem::Lists, Stem::Died];
-        let others = [Stem::Map, Stem::Log, Stem::Answers, Stem::Inodes];
+        let others = [MAP, LOG, Stem::Answers, Stem::Inodes];
         for stem in of_snapshots.iter().chain(&others) {
             self.below(stem, None, None).await?;
         }
@@ -192,10 +189,10 @@ impl Shadow {
         if owner.owner == 0 {
             return Some(Stem::Inodes);
         }
-        if let Some(stem) = Stem::of_superblock(owner.owner) {
+        if let Some(stem) = tree_of(owner.owner) {
             return Some(stem);
         }
-        let (home, slot) = self.home_in(&Stem::Inodes, owner.owner).await.ok()?;
+        let (home, slot) = self.floor.home_in(&Stem::Inodes, owner.owner).await.ok()?;
         let facts = home.inode(slot, Record::facts)?;
         let is_data = owner.level == 0 && facts.kind != FileKind::Directory;
         (!facts.is_inline() && !is_data).then_some(Stem::File(owner.owner, home, slot))

@@ -53,7 +53,7 @@ impl<'a> Pace<'a> {
         let ended = async {
             select(pin!(engine.compaction.ended()), pin!(engine.no_room_comes())).await;
         };
-        let reach = engine.commits.horizon.reach(Sequence(sequence));
+        let reach = engine.commits.live.horizon.reach(Sequence(sequence));
         match self.work(select(pin!(reach), pin!(ended))).await {
             Either::Left((Ok(()), _)) => Ok(()),
             _ => Err(Ended),

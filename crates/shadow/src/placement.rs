@@ -21,12 +21,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::platters::{Arm, Platters, SECTOR};
+use cow::{Run, UNIT};
 use futures::future::select;
 use runtime::Clock;
 use runtime::sync::Signal;
 
-use crate::format::UNIT;
-use crate::format::record::Run;
 use crate::planted::{Bug, is_planted};
 
 /// Places that a search looks at in a cylinder.

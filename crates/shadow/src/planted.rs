@@ -6,8 +6,6 @@ planted::bugs! {
     /// The other copy of a block is free as soon as the live tree has another, even if a snapshot
     /// holds it.
     ForgottenTwins,
-    /// A copy that has rotted is skipped, and not rewritten.
-    UnmendedTwins,
     /// Space claimed for UNSTABLE data is given to others.
     EatenClaims,
     /// A superblock is durable before the blocks it leads to: it lists nothing.
@@ -16,8 +14,6 @@ planted::bugs! {
     WrongFrees,
     /// A superblock lists blocks that went with its own update.
     ListedFrees,
-    /// Data that goes with an update is invisible to readers until it is written.
-    UnseenRiders,
     /// Units that an update frees are reused before the update is durable.
     EarlyFrees,
     /// An update counts as durable before the flush.
@@ -46,44 +42,30 @@ planted::bugs! {
     UnreadLog,
     /// The records that were folded stay in use.
     KeptRecords,
-    /// Pointers are written with the checksum of the block before.
-    StaleSums,
     /// A reply goes with the update after that of its change.
     LateAnswers,
     /// Replies are not folded.
     UnfoldedAnswers,
-    /// Chains are not in the superblock.
-    UnwrittenChains,
     /// An opening does not know the last update of a volume that was stopped.
     ForgottenRest,
     /// An opening doubts the last update of a volume that was stopped if a block of it has rotted.
     DoubtedRest,
-    /// Data of a file is not compared with its checksum.
-    UnsummedReads,
     /// An update that finds no room below stops the volume.
     FailedByRefusals,
-    /// A tree grows even if there is no room for it.
-    BoundlessTrees,
     /// An opening treats a block that it cannot read as missing.
     PassedReads,
     /// An opening does not rewrite the superblock that it believes.
     HalfBelief,
     /// An opening does not rewrite the anchor that it believes.
     LoneAnchors,
-    /// Blocks that the live tree loses are free, even if snapshots hold them.
-    ForgottenPins,
     /// Lists of dead blocks are not folded.
     UnfoldedDeaths,
-    /// A deletion frees blocks that other snapshots hold.
-    GreedyDeletions,
     /// No room is reserved for the blocks that snapshots hold.
     UnkeptRoom,
     /// Space of a cancelled plan stays taken.
     KeptPlans,
     /// A scrub does not look a wrong block up again to see whether it has moved.
     BelievedGathering,
-    /// Any other version of a block is the right one.
-    BelievedVersions,
     /// A check forgets the earlier block at the place of a snapshot's unreadable one.
     PassedOver,
     /// A repair overwrites blocks that the old tree needs.
@@ -102,20 +84,12 @@ planted::bugs! {
     MovedOverWrites,
     /// A compaction moves a block that a snapshot holds, and frees its old place.
     MovedPins,
-    /// A claim for UNSTABLE data has no room for the metadata that leads to it.
-    HollowClaims,
-    /// A pointer has the number of the next update as its birth.
-    WrongBirths,
     /// Folded records stay in the chain of records, and are folded again.
     FoldedTwice,
     /// A flush counts for data that was written while it was under way.
     EarlyCover,
-    /// A reply is sent although the write of its data failed.
-    UnheardFailures,
     /// A zone leaves the anchors although it may have the newest superblock.
     ForgottenZones,
-    /// Bytes behind the end of a file stay in its last block.
-    RaggedTails,
     /// A deletion ends before it has freed all of its blocks.
     KeptLists,
     /// Blocks that died since a snapshot stay dead when the volume goes back to it.
@@ -134,10 +108,6 @@ planted::bugs! {
     ReusedPlaces,
     /// A fold needs a place of a list that is below a rotten block of pointers.
     UnpassedPlaces,
-    /// An opening never reuses a place of a list that was free before it.
-    ForgottenPlaces,
-    /// An opening gives out the last place of a list that is in use.
-    LastPlaceFree,
     /// An opening refuses a ring of replies that has lost a block of pointers under the server.
     RefusedHoles,
     /// If a block of the map is derived from trees, units below a damaged block are free.
@@ -145,18 +115,10 @@ planted::bugs! {
     /// If a block of the map is derived from trees, units that a deletion has still to free are
     /// free.
     ForgottenLoose,
-    /// A file with a rotten block cannot be removed or truncated.
-    StuckChains,
-    /// A rotten block is not freed if the file now ends at its first byte.
-    LateLosses,
     /// Going back leaves alone the files without a name that the snapshot holds.
     LeftOrphans,
     /// Going back misses a file that lost its name in the first two updates in which one may have.
     LateOrphans,
-    /// A block that snapshots share is not mended once the one that read it first is deleted.
-    FirstReaders,
-    /// A block of a deleted snapshot is mended, though its place may have other data.
-    LateMends,
     /// Going back is refused because of rot in the tree that is to go.
     RefusedRollBacks,
     /// An opening rejects a superblock with one flipped bit.
@@ -172,16 +134,12 @@ planted::bugs! {
     BlockedLists,
     /// A fold fails forever if a block of the map has rotted.
     KeptLeaves,
-    /// A block of the books that the disk does not read is awaited.
-    AwaitedBooks,
     /// A rewritten block of the map includes units that planned Updates have taken.
     RecordedPlans,
     /// A snapshot that needs a fold waits for one even if there is no room below.
     EndlessFolds,
     /// The superblock of an opening counts for two when a zone leaves the anchors.
     OneTwice,
-    /// A block that was read gets the parent from before the read, which may be stale.
-    StaleParents,
     /// Blocks of an update may be evicted before the device has them.
     UnheldNodes,
 }

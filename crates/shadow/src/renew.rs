@@ -15,6 +15,8 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use cow::format::snapshot::{LINES, LISTS, Line, List};
+use cow::{Balance, Run, Stem};
 use futures::future::try_join;
 use vfs::{FsError, LoggedReply};
 
@@ -23,15 +25,14 @@ use crate::check::Look;
 use crate::commit::Commits;
 use crate::error::OpenError;
 use crate::format::MAPPED;
-use crate::format::record::{Change, Run};
-use crate::format::snapshot::{LINES, LISTS, Line, List};
+use crate::format::record::Change;
 use crate::format::superblock::Superblock;
-use crate::nodes::{Nodes, Stem};
 use crate::planted::{Bug, is_planted};
 use crate::renewed::Renewed;
-use crate::runs::{Balance, Unfolded};
+use crate::runs::{Unfolded, changes_for_record};
 use crate::space::Space;
 use crate::space_log::{self, Log};
+use crate::units::{LOG, MAP, Nodes};
 
 /// The engine's own books, as far as they can be read.
 pub(crate) struct Books {
@@ -110,9 +111,10 @@ impl Commits {
     /// that are not in use are left out: the pointers to them were wrong.
     pub(crate) fn changes_of(&self, mut balance: Balance) -> (Vec<Change>, Vec<Run>) {
         if !is_planted(Bug::WrongFrees) && !is_planted(Bug::EarlyFrees) {
-            (0..balance.leave_out_wrong(&self.space)).for_each(|_| self.note_given_up());
+            (0..balance.leave_out_wrong(|run| self.space.may_free(run)))
+                .for_each(|_| self.note_given_up());
         }
-        balance.into_changes()
+        changes_for_record(balance)
     }
 
     /// Makes the blocks of lines of lists that an opening could not read empty.
@@ -183,7 +185,7 @@ impl Commits {
         if !has_lost && !self.has_room_for_lost() {
             for leaf in leaves {
                 // What may be read again at the next opening would not fit the records of this one.
-                match self.nodes.get(&Stem::Map, 0, leaf).await {
+                match self.nodes.get(&MAP, 0, leaf).await {
                     Err(FsError::Corrupt) => {}
                     _ => return Err(FsError::Io),
                 }
@@ -192,8 +194,8 @@ impl Commits {
         }
         // The fold makes the log unnecessary.
         for place in 0..space_log::ring(&self.shape) {
-            if self.nodes.get(&Stem::Log, 0, place).await.is_err() {
-                self.nodes.renew(&Stem::Log, place).await?;
+            if self.nodes.get(&LOG, 0, place).await.is_err() {
+                self.nodes.renew(&LOG, place).await?;
             }
         }
         self.fold(true).await

@@ -22,6 +22,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability};
+use cow::dropped::drop_all_wrong;
+use cow::format::head;
+use cow::format::inode::{Facts, Record};
+use cow::format::snapshot::{LINES, Line, Snapshots, State, Told, is_empty};
+use cow::mend::mend;
+use cow::{
+    BODY, CHUNKS, FAN, Head, INODES, NUMBERS, Node, Occupied, Pins, Pointer, Run, Span, Stem, Tree,
+    UNIT, Which, coalesced, sum,
+};
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, EntryHeader};
 use runtime::{Runtime, Timestamp};
@@ -32,26 +41,18 @@ use crate::belief::{Chosen, believe, choose};
 use crate::books::read_answers;
 use crate::check::{Count, Look, ROUNDS, is_number, nodes_of};
 use crate::commit::{Commits, Found};
-use crate::dropped::drop_all_wrong;
 use crate::error::OpenError;
+use crate::format::MAPPED;
 use crate::format::anchor::Shape;
-use crate::format::head::{self, Head};
-use crate::format::inode::{Facts, Record};
-use crate::format::pointer::{Pointer, Tree};
-use crate::format::record::{Change, Run, Span};
-use crate::format::snapshot::{LINES, Line, State, Told, is_empty};
-use crate::format::superblock::{MOST_RESERVE, NUMBERS, Snapshots, Superblock};
-use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, UNIT, sum};
+use crate::format::record::Change;
+use crate::format::superblock::{MOST_RESERVE, Superblock};
 use crate::homeless::Homeless;
-use crate::mend::mend;
 use crate::new_root::{LostWay, has_root};
-use crate::nodes::{Node, Nodes, Stem, Which};
-use crate::numbers::Occupied;
-use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
-use crate::runs::{Unfolded, coalesced};
+use crate::runs::Unfolded;
 use crate::space::Space;
 use crate::space_log::Log;
+use crate::units::{MAP, Nodes};
 
 /// Repairs a volume as far as possible, with one update. The volume is not at rest afterwards: an
 /// opening continues from there.
@@ -79,7 +80,7 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
         LostWay { nodes, superblock, space, snapshots, dead }.make_way(&runtime).await?;
     }
     let next = highest + 1;
-    drop_all_wrong(&nodes).await?;
+    drop_all_wrong(&nodes, &[MAP, Stem::Answers, Stem::Inodes, Stem::Snapshots]).await?;
     clear_senseless(&nodes).await;
     // Copies go where the trees of that superblock have no blocks, though earlier ones may.
     if highest != anchor.rest && !is_planted(Bug::EarlyCopies) {
@@ -220,7 +221,7 @@ async fn copied(nodes: &Nodes, space: &Space, old: Pointer) -> Result<Option<u64
     let room = Buffer::unfilled(run.length as usize * UNIT);
     let mut data = device.read(old.offset(), room).await.map_err(|_| OpenError::Unread)?;
     if sum(&data) != old.sum.get()
-        && let Some(mended) = mend(&**device, old, run.length).await
+        && let Some(mended) = mend(&**device, old.offset(), old.sum.get(), run.length).await
     {
         data = mended;
     }
@@ -451,12 +452,12 @@ async fn make_map(nodes: &Nodes, look: &mut Look<'_>) -> Result<(), FsError> {
     let count = shape.units.div_ceil(MAPPED);
     let (mut map, mut made) = (Vec::new(), Vec::new());
     for leaf in 0..count {
-        map.push(nodes.make(&Stem::Map, 0, leaf, &mut made).await?);
+        map.push(nodes.make(&MAP, 0, leaf, &mut made).await?);
     }
     // The old blocks stay in use: the update itself frees them.
-    for level in 0..=nodes.height(&Stem::Map) {
+    for level in 0..=nodes.height(&MAP) {
         for index in 0..count.div_ceil(FAN.pow(level.into())) {
-            let node = nodes.find(&Stem::Map, level, index);
+            let node = nodes.find(&MAP, level, index);
             let old = node.map(|node| node.pointer()).filter(|pointer| !pointer.is_null());
             old.iter().for_each(|pointer| {
                 look.hold(Run::of(pointer.address.get()), None);

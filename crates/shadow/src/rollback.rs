@@ -14,6 +14,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use cow::chains::CHAINS;
+use cow::format::inode::Record;
+use cow::format::snapshot::Told;
+use cow::{INODES, Node, Run, Stem};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use vfs::{FsError, SnapshotNumber};
@@ -21,13 +25,9 @@ use vnode::chain::Chain;
 
 use crate::engine::Shadow;
 use crate::fold::set_bit;
-use crate::format::inode::Record;
-use crate::format::record::Run;
-use crate::format::snapshot::Told;
-use crate::format::superblock::CHAINS;
-use crate::format::{INODES, MAPPED};
-use crate::nodes::{Node, Stem};
+use crate::format::MAPPED;
 use crate::planted::{Bug, is_planted};
+use crate::units::MAP;
 use crate::work::{Back, rest_of};
 
 impl Shadow {
@@ -46,11 +46,11 @@ impl Shadow {
         for run in &since {
             for leaf in run.start / MAPPED..=(run.end() - 1) / MAPPED {
                 if map.last_key_value().is_none_or(|(&last, _)| last < leaf) {
-                    let node = match self.nodes.make(&Stem::Map, 0, leaf, &mut made).await {
-                        Err(error) if Stem::Map.goes_without(error) => {
+                    let node = match self.nodes.make(&MAP, 0, leaf, &mut made).await {
+                        Err(error) if MAP.goes_without(error) => {
                             self.commits.lost_leaves.borrow_mut().insert(leaf);
                             self.commits.fold_now().await?;
-                            self.nodes.make(&Stem::Map, 0, leaf, &mut made).await?
+                            self.nodes.make(&MAP, 0, leaf, &mut made).await?
                         }
                         node => node?,
                     };
@@ -147,7 +147,7 @@ impl Shadow {
         for (listing, line, block, died) in lists {
             self.shorten(listing, (&line, &block), &died, freed);
         }
-        self.touched.borrow_mut().clear();
+        self.floor.touched.borrow_mut().clear();
         self.nodes.set_inodes(told.inodes);
         self.commits.roll_back(&told, orphans);
         since

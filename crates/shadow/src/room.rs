@@ -7,18 +7,19 @@
 
 use std::collections::BTreeSet;
 
+use cow::format::snapshot::{LISTS, RUNS};
+use cow::{BODY, FAN, HIGHEST, Stem};
+
 use crate::commit::Commits;
+use crate::format::MAPPED;
 use crate::format::anchor::Shape;
 use crate::format::log::LINES;
-use crate::format::pointer::HIGHEST;
 use crate::format::record;
-use crate::format::snapshot::{LISTS, RUNS};
 use crate::format::superblock::Superblock;
-use crate::format::{BODY, FAN, MAPPED};
-use crate::nodes::Stem;
 use crate::planted::{Bug, is_planted};
 use crate::runs::most_records;
 use crate::space_log;
+use crate::units::MAP;
 
 /// Blocks of replies at most.
 const RING: u64 = 4096;
@@ -34,7 +35,7 @@ impl Commits {
         let lines = 2 * unfolded.leaves + self.log.borrow().leaves();
         let all = self.shape.units / MAPPED + 1;
         let leaves = all.min(lines + self.lost_leaves.borrow().len() as u64);
-        let map = leaves + leaves.min(all.div_ceil(FAN)) + u64::from(self.nodes.height(&Stem::Map));
+        let map = leaves + leaves.min(all.div_ceil(FAN)) + u64::from(self.nodes.height(&MAP));
         let logged = (lines / LINES as u64 + 2).min(space_log::ring(&self.shape));
         let answers: usize = unfolded.answers.iter().map(|answer| answer.len() + 2).sum();
         let deaths = deaths + self.nodes.dirty_count() + self.most_twins();
@@ -94,7 +95,7 @@ impl Commits {
 
     /// Units that will be needed for records and replies, and for the blocks that snapshots hold.
     pub(crate) fn keeps(&self) -> u64 {
-        let blocks = self.units.get() / self.shape.block;
+        let blocks = self.live.units.get() / self.shape.block;
         let held = if is_planted(Bug::UnkeptRoom) { 0 } else { self.pins.keeps(blocks) };
         to_come(&self.shape, self.recorded()) + held
     }

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use cow::{Balance, Run, Span, coalesced, sum_of_sums};
+
+use crate::format::MAPPED;
 use crate::format::anchor::Shape;
-use crate::format::pointer::Pointer;
-use crate::format::record::{Change, Run, Span};
+use crate::format::record::Change;
 use crate::format::superblock::Listed;
-use crate::format::{MAPPED, sum};
-use crate::pins::Pins;
-use crate::space::Space;
 
 /// Blocks of records that make a fold due. A small volume has few to spare.
 pub(crate) fn most_records(shape: &Shape) -> usize {
@@ -44,66 +43,17 @@ impl Unfolded {
     }
 }
 
-/// Units that an update takes and frees, and units that died: snapshots alone hold them.
-#[derive(Default)]
-pub(crate) struct Balance {
-    pub(crate) taken: Vec<Run>,
-    pub(crate) freed: Vec<Run>,
-    pub(crate) died: Vec<(Run, Span)>,
-}
-
-impl Balance {
-    /// Notes that the live tree loses a block of this length. If a snapshot holds it, it is not
-    /// free.
-    pub(crate) fn lose(&mut self, old: Pointer, length: u64, pins: &Pins) {
-        let run = Run { start: old.address.get(), length };
-        match pins.span_of(old.birth.get()) {
-            _ if old.is_null() => {}
-            Some(span) => self.died.push((run, span)),
-            None => self.freed.push(run),
-        }
+/// The changes for the record, and the runs that are free when it is durable.
+pub(crate) fn changes_for_record(mut balance: Balance) -> (Vec<Change>, Vec<Run>) {
+    let (taken, freed) = (coalesced(balance.taken), coalesced(balance.freed));
+    let mut changes: Vec<Change> = taken.into_iter().map(Change::Taken).collect();
+    changes.extend(freed.iter().copied().map(Change::Freed));
+    balance.died.sort_unstable_by_key(|&(run, span)| (span, run));
+    for of_span in balance.died.chunk_by(|(_, one), (_, other)| one == other) {
+        let runs = coalesced(of_span.iter().map(|(run, _)| *run).collect());
+        changes.extend(runs.into_iter().map(|run| Change::Died(run, of_span[0].1)));
     }
-
-    /// Leaves out freed and dead runs that are not in use, or that are freed twice: the pointers to
-    /// them were wrong. Returns the number of these.
-    pub(crate) fn leave_out_wrong(&mut self, space: &Space) -> usize {
-        let count = self.freed.len() + self.died.len();
-        self.freed.sort_unstable();
-        let mut end = 0;
-        self.freed.retain(|run| {
-            let is_right = end <= run.start && space.may_free(*run);
-            end = if is_right { run.end() } else { end };
-            is_right
-        });
-        self.died.retain(|(run, _)| space.may_free(*run));
-        count - self.freed.len() - self.died.len()
-    }
-
-    /// The changes for the record, and the runs that are free when it is durable.
-    pub(crate) fn into_changes(mut self) -> (Vec<Change>, Vec<Run>) {
-        let (taken, freed) = (coalesced(self.taken), coalesced(self.freed));
-        let mut changes: Vec<Change> = taken.into_iter().map(Change::Taken).collect();
-        changes.extend(freed.iter().copied().map(Change::Freed));
-        self.died.sort_unstable_by_key(|&(run, span)| (span, run));
-        for of_span in self.died.chunk_by(|(_, one), (_, other)| one == other) {
-            let runs = coalesced(of_span.iter().map(|(run, _)| *run).collect());
-            changes.extend(runs.into_iter().map(|run| Change::Died(run, of_span[0].1)));
-        }
-        (changes, freed)
-    }
-}
-
-/// Runs in the order of their units, with adjacent ones joined.
-pub(crate) fn coalesced(mut runs: Vec<Run>) -> Vec<Run> {
-    runs.sort_unstable();
-    let mut all: Vec<Run> = Vec::with_capacity(runs.len());
-    for run in runs {
-        match all.last_mut() {
-            Some(last) if last.end() == run.start => last.length += run.length,
-            _ => all.push(run),
-        }
-    }
-    all
+    (changes, freed)
 }
 
 /// The entries of a superblock's list for blocks of this many units with these checksums, with
@@ -122,10 +72,4 @@ pub(crate) fn runs_of(sums: &BTreeMap<u64, u64>, units: u64) -> Vec<Listed> {
     let listed =
         |(run, sums): (Run, Vec<u64>)| Listed { run, grain: units as u16, sum: sum_of_sums(&sums) };
     runs.into_iter().map(listed).collect()
-}
-
-/// The checksum of checksums.
-pub(crate) fn sum_of_sums(sums: &[u64]) -> u64 {
-    let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
-    sum(&bytes)
 }

@@ -33,6 +33,13 @@ use std::time::Duration;
 
 use block::{BlockDevice, Buffer, IoError};
 use cache::{Budget, DataPath};
+use cow::format::head::{index, is};
+use cow::format::inode::{Facts, Record};
+use cow::format::snapshot::{State, Told};
+use cow::seen::Seen;
+use cow::{
+    CHUNKS, FAN, Head, INODES, Place, Pointer, Secret, Stem, UNIT, WIDTH, is_still, reach, sum,
+};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use runtime::sync::yield_now;
@@ -44,19 +51,13 @@ use crate::belief::{Chosen, believe, choose};
 use crate::commit::Commits;
 use crate::engine::Shadow;
 use crate::error::OpenError;
-use crate::format::head::{Head, Kind, Place, Secret, index, is};
-use crate::format::inode::{Facts, Record};
-use crate::format::pointer::{Pointer, WIDTH, reach};
-use crate::format::snapshot::{State, Told};
-use crate::format::{CHUNKS, FAN, INODES, UNIT, record, sum};
-use crate::inode::is_still;
-use crate::mend::mend;
-use crate::nodes::{Nodes, Stem};
+use crate::format::kind;
+use crate::format::record;
 use crate::open::read_pins_left;
 use crate::planted::{Bug, is_planted};
 use crate::scrubbing::GiveWay;
-use crate::seen::Seen;
 use crate::twins;
+use crate::units::{LOG, MAP, Nodes, Units, tree_of};
 use directory::entry::CHUNK_SIZE;
 
 /// Blocks whose addresses are collected before they are read.
@@ -172,9 +173,9 @@ pub async fn scrub(
     let shape = anchor.shape;
     let block_size = shape.block * UNIT as u64;
     let budget = Budget::new(64 << 20, block_size, false);
-    let path = DataPath::new(device.clone(), budget.clone(), (block_size, block_size));
+    let path = Rc::new(DataPath::new(device.clone(), budget.clone(), (block_size, block_size)));
     let trees = superblock.trees();
-    let nodes = Nodes::new(Rc::new(path), budget, trees, anchor.secret);
+    let nodes = Nodes::new(Units::of(&path), path, budget, trees, anchor.secret);
     let used = shape.capacity().saturating_sub(anchor.free);
     let ends = Cell::new(false);
     let mut scrub = Scrub {
@@ -252,7 +253,7 @@ impl Shadow {
             volume: Some(self),
             way: Some(GiveWay::new(&self.callers, &*self.runtime.clock)),
             begun: last.durable,
-            next_ino: self.commits.next_ino.get(),
+            next_ino: self.commits.live.next_ino.get(),
             oldest: self.commits.unfolded.borrow().units.first().copied(),
             ..Scrub::of(&self.nodes, &self.scrubbing.ends, watch, (used, self.per_block()))
         };
@@ -278,7 +279,7 @@ impl Shadow {
 impl<'a> Scrub<'a> {
     async fn all(mut self, holding: Vec<Told>) -> Result<Scrubbed, ScrubError> {
         let of_snapshots = [Stem::Snapshots, Stem::Lists, Stem::Died];
-        let others = [Stem::Map, Stem::Log, Stem::Answers, Stem::Inodes];
+        let others = [MAP, LOG, Stem::Answers, Stem::Inodes];
         self.until = match self.volume {
             Some(_) => self.begun, // there may be a snapshot soon
             None => holding.iter().map(|told| told.update).max().unwrap_or(0),
@@ -328,7 +329,7 @@ impl<'a> Scrub<'a> {
         let mut made = commits.pins.holding();
         made.retain(|told| told.number > last);
         self.until_durable(made.last().map_or(0, |told| told.update)).await?;
-        self.next_ino = commits.next_ino.get();
+        self.next_ino = commits.live.next_ino.get();
         Ok(made)
     }
 
@@ -359,7 +360,7 @@ impl<'a> Scrub<'a> {
             self.scrubbed.done_bytes += block.length;
             let read = self.read(block.at, block.length).await;
             let is_it = |bytes: &Buffer| {
-                let place = Place { kind: Kind::Record, owner: 0, level: 0, index: index(bytes) };
+                let place = Place { kind: kind::RECORD, owner: 0, level: 0, index: index(bytes) };
                 sum(bytes) == block.sum && is(bytes, place, block.birth, secret)
             };
             let bytes = match read.ok().filter(is_it) {
@@ -506,7 +507,7 @@ impl<'a> Scrub<'a> {
         let scrubbed = &mut self.scrubbed;
         scrubbed.total_bytes = scrubbed.total_bytes.max(scrubbed.done_bytes);
         let is_wanted = (self.watch)(scrubbed);
-        let has_stopped = self.commits().is_some_and(|commits| commits.horizon.has_stopped());
+        let has_stopped = self.commits().is_some_and(|commits| commits.live.horizon.has_stopped());
         match (is_wanted && !self.ends.get(), has_stopped) {
             (_, true) => Err(ScrubError::Stopped),
             (false, _) => Err(ScrubError::Ended),
@@ -597,7 +598,7 @@ impl<'a> Scrub<'a> {
             return None;
         }
         let pointer = Pointer::new(block.at / unit, block.birth, block.sum);
-        let mended = mend(&**self.nodes.path.device(), pointer, block.length / unit).await;
+        let mended = self.nodes.mend(pointer, block.length / unit).await;
         if let Some(bytes) = mended {
             self.scrubbed.mended += 1;
             return Some(bytes);
@@ -635,7 +636,7 @@ impl<'a> Scrub<'a> {
             self.nodes.find(&stem, block.level, block.index)?
         };
         let is_it = node.is_at(pointer);
-        is_it.then(|| volume.write_again([node], volume.cost_of(&stem)))?
+        is_it.then(|| volume.write_again([node], volume.floor.cost_of(&stem)))?
     }
 
     /// Waits until rewritten blocks are durable: then they count as mended.
@@ -643,7 +644,7 @@ impl<'a> Scrub<'a> {
         let last = self.again.last().max(self.renewed.last().map(|(sequence, _)| sequence));
         let last = last.filter(|_| !is_planted(Bug::EarlyMending)).copied();
         if let Some(last) = last {
-            self.until(|commits| commits.horizon.through() >= last).await?;
+            self.until(|commits| commits.live.horizon.through() >= last).await?;
         }
         self.scrubbed.mended += self.again.drain(..).len() as u64; // invariant 4
         for (_, block) in std::mem::take(&mut self.renewed) {
@@ -720,7 +721,7 @@ impl<'a> Scrub<'a> {
 
     /// The stem of a tree; none if it is that of a file whose block of inodes is missing.
     pub(crate) async fn stem_of(&self, owner: u64) -> Result<Option<Stem>, FsError> {
-        match (owner, Stem::of_superblock(owner)) {
+        match (owner, tree_of(owner)) {
             (0, _) => Ok(Some(self.inodes.clone())),
             (_, Some(stem)) => Ok(Some(stem)),
             (ino, None) => {

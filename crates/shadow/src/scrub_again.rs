@@ -1,15 +1,14 @@
 //! Second tries of a scrub: below blocks that could not be read on its walk, and for rotten blocks
 //! of the map and of records, whose contents memory has.
 
+use cow::format::inode::Record;
+use cow::{FAN, Stem, below};
 use vfs::FsError;
 
 use crate::engine::SUCCESSOR;
-use crate::format::FAN;
-use crate::format::inode::Record;
-use crate::format::pointer::below;
-use crate::node::Stem;
 use crate::planted::{Bug, is_planted};
 use crate::scrub::{Block, RECORDS, Scrub};
+use crate::units::MAP;
 use vnode::scrub::ScrubError;
 
 /// Walks below blocks that could not be read, besides the first one.
@@ -77,9 +76,9 @@ impl Scrub<'_> {
     /// Whether a fold replaces a rotten block of the map or of the records of an open volume.
     pub(crate) fn renews(&mut self, block: &Block) -> bool {
         let Some(volume) = self.volume.filter(|_| self.held.is_none()) else { return false };
-        let leaves = match (block.owner, Stem::of_superblock(block.owner)) {
-            (RECORDS, _) => 0..0,
-            (_, Some(Stem::Map)) => below(block.level, block.index),
+        let leaves = match block.owner {
+            RECORDS => 0..0,
+            owner if owner == MAP.owner() => below(block.level, block.index),
             _ => return false,
         };
         let sequence =

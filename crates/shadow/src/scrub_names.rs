@@ -5,15 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use cow::format::inode::{Facts, Record};
+use cow::{CHUNKS, Head, INODES, ROOT, Stem, Which};
 use directory::chunk;
 use directory::entry::CHUNK_SIZE;
 use vfs::FileKind;
 use vnode::scrub::ScrubError;
 
-use crate::format::head::Head;
-use crate::format::inode::{Facts, Record};
-use crate::format::{CHUNKS, INODES, ROOT};
-use crate::nodes::{Stem, Which};
 use crate::scrub::{Damage, Scrub};
 
 /// Directories on a path to the root, at most: a damaged one may go in circles.

@@ -11,11 +11,11 @@
 //! Not asserted: 2, which is tested by the superblocks on the disk.
 
 use block::IoError;
+use cow::Run;
 
 use crate::commit::Commits;
 use crate::format::SLOTS;
 use crate::format::anchor::ZONES;
-use crate::format::record::Run;
 use crate::placement::{Free, Slot};
 use crate::planted::{Bug, is_planted};
 

@@ -7,20 +7,19 @@
 //!
 //! Invariants:
 //! 1. No snapshot holds the blocks that a step frees.
+//!
+//! Not asserted: 1, which [`Pins`](cow::pins::Pins) asserts.
 
 use std::rc::Rc;
 
+use cow::format::snapshot::{Died, LINES, LISTS, Line, List, State, is_empty};
+use cow::{Listing, Node, Run, Stem};
 use vfs::{FsError, Snapshot, SnapshotNumber};
 use vnode::{SnapshotChange, Space as Kind};
 
 use crate::commit::{Hold, Pin};
-use crate::engine::Shadow;
-use crate::format::record::Run;
-use crate::format::snapshot::{Died, LINES, LISTS, Line, List, State, is_empty};
-use crate::nodes::{Node, Stem};
-use crate::pins::Listing;
+use crate::engine::{Shadow, Update};
 use crate::planted::{Bug, is_planted};
-use crate::update::Update;
 use crate::work::{Lined, Step, Work, rest_of};
 
 /// Units for the record of a step.
@@ -75,10 +74,10 @@ impl Shadow {
 
     /// Whether there is room for the needs of one more snapshot.
     fn has_room_for_pin(&self) -> bool {
-        let blocks = self.commits.units.get() / self.per_block();
+        let blocks = self.commits.live.units.get() / self.per_block();
         let more = self.pins.would_keep_with_one_more(blocks);
         let more = more.saturating_sub(self.pins.keeps(blocks));
-        self.has_room(0, more + 8, Kind::Superuser, true) && self.pins.may_list_more()
+        self.floor.has_room(0, more + 8, Kind::Superuser, true) && self.pins.may_list_more()
     }
 
     async fn lined(&self, number: SnapshotNumber) -> Result<Lined, FsError> {
@@ -220,8 +219,7 @@ impl Shadow {
 
     fn take_step(&self, step: Step, freed: &mut Vec<Run>) {
         let Step { of, listing, line, block, died } = step;
-        let is_loose = !self.pins.has_holder(listing.list.span);
-        assert!(is_loose || is_planted(Bug::GreedyDeletions), "invariant 1");
+        self.pins.assert_loose(listing.list.span); // invariant 1
         self.pins.count_freed(of.number, died.runs.iter().map(|run| run.length).sum());
         self.shorten(listing, (&line, &block), &died, freed);
         freed.extend(died.runs);
@@ -254,7 +252,7 @@ impl Shadow {
 
 /// The part of an Update of snapshots that a commit does.
 #[derive(Default)]
-pub(crate) struct Worked {
+pub struct Worked {
     pub(crate) pin: Option<Pin>,
     pub(crate) hold: Option<Hold>,
     pub(crate) unheld: Vec<Run>,

@@ -20,9 +20,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
+use cow::{BODY, Run};
+
+use crate::format::MAPPED;
 use crate::format::anchor::Shape;
-use crate::format::record::Run;
-use crate::format::{BODY, MAPPED};
 use crate::placement::{Free, Placement, Slots};
 use crate::planted::{Bug, is_planted};
 use crate::zones::Zones;

@@ -20,10 +20,11 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use crate::format::UNIT;
+use cow::{Run, UNIT};
+
 use crate::format::anchor::Shape;
 use crate::format::log::{LINES, Logged, lines_of};
-use crate::format::record::{Change, Run};
+use crate::format::record::Change;
 use crate::planted::{Bug, is_planted};
 
 /// Number of blocks in the log at most. An opening reads them all, wherever they are.

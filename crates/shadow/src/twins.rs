@@ -4,11 +4,12 @@
 //! A cut leaves the copy that is written here old, torn or new, and the other one as it was.
 
 use block::{BlockDevice, Buffer, Durability, IoError};
+use cow::UNIT;
 
 use crate::anchors::read_unit;
 use crate::format::anchor::Anchor;
 use crate::format::superblock::Superblock;
-use crate::format::{ANCHORS, SLOTS, UNIT};
+use crate::format::{ANCHORS, SLOTS};
 
 /// Mends the copies of a volume at rest, given its newest anchor, and its newest superblock and the
 /// unit of that; returns how many places were wrong.

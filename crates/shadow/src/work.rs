@@ -3,18 +3,15 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use cow::format::snapshot::{Died, List, Told};
+use cow::{FAN, Listing, Node, Run};
 use vfs::{SnapshotNumber, Timestamp};
 use vnode::chain::Chain;
 
 use crate::commit::{Hold, Pin};
-use crate::format::FAN;
-use crate::format::record::Run;
-use crate::format::snapshot::{Died, List, Told};
-use crate::nodes::Node;
-use crate::pins::Listing;
 
 /// The work of an Update on snapshots. Such an Update does nothing else.
-pub(crate) enum Work {
+pub enum Work {
     Pin(Pin, Hold),
     Delete(Lined, Timestamp),
     /// The snapshot holds nothing from now on.
@@ -25,14 +22,14 @@ pub(crate) enum Work {
 }
 
 /// A snapshot, and the slot of its line.
-pub(crate) struct Lined {
+pub struct Lined {
     pub(crate) number: SnapshotNumber,
     pub(crate) leaf: Rc<Node>,
     pub(crate) slot: u64,
 }
 
 /// The last block of a list, which a deletion frees.
-pub(crate) struct Step {
+pub struct Step {
     pub(crate) of: Lined,
     pub(crate) listing: Listing,
     pub(crate) line: Rc<Node>,
@@ -48,7 +45,7 @@ pub(crate) fn rest_of(list: List, last: &Died) -> Option<List> {
 }
 
 /// The plan of a roll-back to a snapshot.
-pub(crate) struct Back {
+pub struct Back {
     pub(crate) told: Told,
     /// Runs that the live tree has taken since.
     pub(crate) since: Vec<Run>,

@@ -13,6 +13,8 @@ pub enum Bug {
     Ffs(ffs::planted::Bug),
     /// A bug of the engine over memory.
     Ram(ram::planted::Bug),
+    /// A bug of what engines that never overwrite have in common.
+    Cow(cow::planted::Bug),
     /// A bug of the engine that never overwrites.
     Shadow(shadow::planted::Bug),
     /// A bug of files in memory.
@@ -40,13 +42,14 @@ pub enum Bug {
 pub fn all() -> Vec<Bug> {
     let ffs = ffs::planted::Bug::ALL.iter().copied().map(Bug::Ffs);
     let ram = ram::planted::Bug::ALL.iter().copied().map(Bug::Ram);
+    let cow = cow::planted::Bug::ALL.iter().copied().map(Bug::Cow);
     let shadow = shadow::planted::Bug::ALL.iter().copied().map(Bug::Shadow);
     let vnode = vnode::planted::Bug::ALL.iter().copied().map(Bug::Vnode);
     let cache = cache::planted::Bug::ALL.iter().copied().map(Bug::Cache);
     let fsck = fsck::planted::Bug::ALL.iter().copied().map(Bug::Fsck);
     let namespace = namespace::planted::Bug::ALL.iter().copied().map(Bug::Namespace);
     let dispatch = dispatch::planted::Bug::ALL.iter().copied().map(Bug::Dispatch);
-    let engines = ffs.chain(ram).chain(shadow);
+    let engines = ffs.chain(ram).chain(cow).chain(shadow);
     engines.chain(vnode).chain(cache).chain(fsck).chain(namespace).chain(dispatch).collect()
 }
 
@@ -62,6 +65,7 @@ fn of_others() -> impl Iterator<Item = Bug> {
 pub fn plant(bug: Option<Bug>) {
     ffs::planted::plant(None);
     ram::planted::plant(None);
+    cow::planted::plant(None);
     shadow::planted::plant(None);
     vnode::planted::plant(None);
     cache::planted::plant(None);
@@ -76,6 +80,7 @@ pub fn plant(bug: Option<Bug>) {
         None => {}
         Some(Bug::Ffs(bug)) => ffs::planted::plant(Some(bug)),
         Some(Bug::Ram(bug)) => ram::planted::plant(Some(bug)),
+        Some(Bug::Cow(bug)) => cow::planted::plant(Some(bug)),
         Some(Bug::Shadow(bug)) => shadow::planted::plant(Some(bug)),
         Some(Bug::Vnode(bug)) => vnode::planted::plant(Some(bug)),
         Some(Bug::Cache(bug)) => cache::planted::plant(Some(bug)),
@@ -94,6 +99,7 @@ impl fmt::Display for Bug {
         match self {
             Self::Ffs(bug) => write!(f, "{bug:?}"),
             Self::Ram(bug) => write!(f, "{bug:?}"),
+            Self::Cow(bug) => write!(f, "{bug:?}"),
             Self::Shadow(bug) => write!(f, "{bug:?}"),
             Self::Vnode(bug) => write!(f, "{bug:?}"),
             Self::Cache(bug) => write!(f, "{bug:?}"),

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use block::BlockDevice;
+use cow::UNIT;
 use runtime::Runtime;
 use shadow::check::NAMELESS;
-use shadow::format::UNIT;
 use shadow::{Law, Wrong};
 
 use super::{bring_to_rest, unrepaired as why};

@@ -112,7 +112,7 @@ impl From<Seen> for Found {
 }
 
 /// A client's bytes are never where other programs look to identify a disk.
-const _: () = assert!(shadow::format::FRONT as usize * shadow::format::UNIT == HEAD_SIZE);
+const _: () = assert!(shadow::format::FRONT as usize * cow::format::UNIT == HEAD_SIZE);
 
 /// Reason why a volume is not created.
 #[derive(Debug, thiserror::Error)]
@@ -143,7 +143,7 @@ fn options_for(sector: u32, options: &MkfsOptions) -> Result<shadow::MkfsOptions
     if let Some((what, _)) = absent.into_iter().find(|(_, is_wanted)| *is_wanted) {
         return Err(Refused::Absent(what));
     }
-    if sector > shadow::format::UNIT as u32 {
+    if sector > cow::format::UNIT as u32 {
         return Err(Refused::Sector(sector));
     }
     if !ufs2::label::is_legal(&options.label) {
@@ -167,7 +167,7 @@ async fn make(
 ) -> Result<Made, Refused> {
     let options = options_for(device.geometry().logical_sector_size, options)?;
     let shape = shadow::mkfs(device, &options, random, now).await?;
-    let unit = shadow::format::UNIT as u64;
+    let unit = cow::format::UNIT as u64;
     let (fragment_size, groups, most_files) = (None, None, None);
     let (size, block_size) = (shape.units * unit, shape.block * unit);
     Ok(Made { format: "shadow", size, block_size, fragment_size, groups, most_files })

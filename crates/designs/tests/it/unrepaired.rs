@@ -27,7 +27,7 @@ fn what_was_found_is_told_with_why_nothing_is_repaired() {
     for unit in 32..rotten.size() / UNIT {
         let mut bytes = [0; 64];
         rotten.read(unit * UNIT, &mut bytes);
-        if bytes.starts_with(b"DuSh") && bytes[6] == shadow::format::head::Kind::Inodes as u8 {
+        if bytes.starts_with(b"DuSh") && bytes[6] == cow::format::head::Kind::INODES.byte() {
             rotten.write(unit * UNIT + 1000, &[0x5a; 9]);
         }
     }

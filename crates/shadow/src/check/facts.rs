@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cow::format::inode::{Facts, Record};
+use cow::{CHUNKS, FIRST, HIGHEST, Head, INODES, NUMBERS, Node, ROOT, Stem, UNIT, Which, capacity};
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, kind_bits};
 use vfs::FileKind;
@@ -11,12 +13,6 @@ use zerocopy::IntoBytes;
 use super::walk::Side;
 use super::{Law, Look, NAMELESS};
 use crate::format::anchor::Shape;
-use crate::format::head::Head;
-use crate::format::inode::{Facts, Record};
-use crate::format::pointer::{HIGHEST, capacity};
-use crate::format::superblock::NUMBERS;
-use crate::format::{CHUNKS, FIRST, INODES, ROOT, UNIT};
-use crate::nodes::{Node, Stem, Which};
 
 /// The facts about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use cow::{CHUNKS, Head, INODES, ROOT, Stem, Which};
 use directory::chunk;
 use directory::entry::CHUNK_SIZE;
 use vfs::FileKind;
 
 use super::Look;
-use crate::format::head::Head;
-use crate::format::{CHUNKS, INODES, ROOT};
-use crate::nodes::{Stem, Which};
 
 /// Files whose names are searched, with the directory and the name once found.
 type Named = BTreeMap<u64, Option<(u64, String)>>;

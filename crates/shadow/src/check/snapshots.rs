@@ -4,15 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use cow::format::snapshot::{Died, LINES, LISTS, Line, List, Snapshots, Told};
+use cow::{Listing, Occupied, Pins, Run, Span, Stem, Which, coalesced};
+
 use super::facts::Count;
 use super::{Goes, Law, Look, Tree};
-use crate::format::record::{Change, Run, Span};
-use crate::format::snapshot::{Died, LINES, LISTS, Line, List, Told};
-use crate::format::superblock::{Snapshots, Superblock};
-use crate::nodes::{Stem, Which};
-use crate::numbers::Occupied;
-use crate::pins::{Listing, Pins};
-use crate::runs::{Unfolded, coalesced};
+use crate::format::record::Change;
+use crate::format::superblock::Superblock;
+use crate::runs::Unfolded;
 
 impl Look<'_> {
     /// The snapshots and lists, as far as their lines can be read and make sense.

@@ -13,16 +13,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use block::Buffer;
+use cow::{FAN, Node, Parent, Pointer, Run, Stem, UNIT, WIDTH, sum};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
 use super::{Law, Look, Wrong};
-use crate::format::pointer::{Pointer, WIDTH};
-use crate::format::record::Run;
-use crate::format::{FAN, UNIT, sum};
-use crate::mend::mend;
-use crate::nodes::{Node, Nodes, Parent, Stem};
 use crate::planted::{Bug, is_planted};
+use crate::units::Nodes;
 
 /// A tree, and a position in it.
 #[derive(Clone)]
@@ -442,7 +439,7 @@ impl Look<'_> {
         let (unit, room) = (pointer.address.get(), Buffer::unfilled(self.block as usize * UNIT));
         let found = match self.device.read(unit * UNIT as u64, room).await {
             Ok(bytes) if sum(&bytes) == pointer.sum.get() => return,
-            _ if mend(&*self.device, pointer, self.block).await.is_some() => return,
+            _ if self.nodes.mend(pointer, self.block).await.is_some() => return,
             Ok(_) => "other data".to_owned(),
             Err(error) => error.to_string(),
         };

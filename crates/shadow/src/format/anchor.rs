@@ -6,14 +6,13 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use cow::format::head::{alone, is, is_read, seal, seal_alone, seal_as, secret};
+use cow::{END, Head, Place, Run, Secret, UNIT, view, view_mut};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::head::{
-    Head, Kind, Place, Secret, alone, is, is_read, seal, seal_alone, seal_as, secret,
-};
-use super::record::Run;
-use super::{ANCHORS, END, FRONT, SLOTS, UNIT, view, view_mut};
+use super::kind;
+use super::{ANCHORS, FRONT, SLOTS};
 
 /// Zones that an anchor names at most.
 pub const ZONES: usize = 32;
@@ -134,7 +133,7 @@ pub struct Anchor {
 /// The block in the places of anchors while a volume is being made.
 pub fn begun() -> Box<[u8; UNIT]> {
     let mut block = Box::new([0; UNIT]);
-    let place = Place { kind: Kind::Begun, owner: 0, level: 0, index: 0 };
+    let place = Place { kind: kind::BEGUN, owner: 0, level: 0, index: 0 };
     seal(&mut *block, place, 0, &Secret::default());
     seal_alone(&mut *block);
     block
@@ -142,7 +141,7 @@ pub fn begun() -> Box<[u8; UNIT]> {
 
 /// Whether a disk with these first bytes has a volume whose making was cut off.
 pub fn is_begun(head: &[u8]) -> bool {
-    head.get(..UNIT).is_some_and(|unit| alone(unit, Kind::Begun).is_some())
+    head.get(..UNIT).is_some_and(|unit| alone(unit, kind::BEGUN).is_some())
 }
 
 /// Why a block is not an anchor of ours.
@@ -173,13 +172,13 @@ struct OnDisk {
 impl Anchor {
     /// Both copies have the same place.
     fn place(&self) -> Place {
-        Place { kind: Kind::Anchor, owner: 0, level: 0, index: self.number % ANCHORS }
+        Place { kind: kind::ANCHOR, owner: 0, level: 0, index: self.number % ANCHORS }
     }
 
     /// Whether a disk with these first bytes has an anchor in its first units.
     pub fn begins(head: &[u8]) -> bool {
         let units = head.chunks_exact(UNIT).take(ANCHORS as usize);
-        !is_begun(head) && units.into_iter().any(|unit| alone(unit, Kind::Anchor).is_some())
+        !is_begun(head) && units.into_iter().any(|unit| alone(unit, kind::ANCHOR).is_some())
     }
 
     /// Whether it was made from superblocks: the disk has no anchor, or none of one turn.
@@ -209,7 +208,7 @@ impl Anchor {
     /// # Errors
     /// [`NoAnchor`].
     pub fn read(block: &[u8]) -> Result<Self, NoAnchor> {
-        let (number, version) = alone(block, Kind::Anchor).ok_or(NoAnchor::Other)?;
+        let (number, version) = alone(block, kind::ANCHOR).ok_or(NoAnchor::Other)?;
         if !is_read(version) {
             return Err(NoAnchor::Version(version));
         }
@@ -245,7 +244,8 @@ const _: () = assert!(size_of::<OnDisk>() <= UNIT);
 
 #[cfg(test)]
 mod tests {
-    use super::super::VERSION;
+    use cow::VERSION;
+
     use super::*;
 
     fn sample() -> Anchor {

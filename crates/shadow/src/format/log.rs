@@ -3,12 +3,12 @@
 //! The lines of all blocks apply in order, the oldest first. A line may mark a block of the map as
 //! up to date: then lines before it no longer count for the units of that block.
 
+use cow::{BODY, Head, Run, UNIT, view, view_mut};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::head::Head;
-use super::record::{Change, FREED, LONGEST, Line, Run, TAKEN, WHAT};
-use super::{BODY, MAPPED, UNIT, view, view_mut};
+use super::MAPPED;
+use super::record::{Change, FREED, LONGEST, Line, TAKEN, WHAT};
 
 /// A line of the space log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,49 +3,11 @@
 //! The records since the last fold are a chain: each names the one before it. Their changes apply
 //! in order, and within a block from the front.
 
+use cow::format::answers::{put_answer, split};
+use cow::{BODY, Head, Pointer, Run, Span, UNIT, view, view_mut};
 use vfs::SnapshotNumber;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use super::head::Head;
-use super::pointer::Pointer;
-use super::{BODY, UNIT, view, view_mut};
-
-/// Adjacent units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Run {
-    /// The first unit.
-    pub start: u64,
-    /// Number of units.
-    pub length: u64,
-}
-
-impl Run {
-    /// A single unit.
-    pub fn of(start: u64) -> Self {
-        Self { start, length: 1 }
-    }
-
-    /// Each of its units.
-    pub fn units(self) -> impl Iterator<Item = Self> {
-        (self.start..self.end()).map(Self::of)
-    }
-
-    /// The unit behind the last one, saturating.
-    pub fn end(&self) -> u64 {
-        self.start.saturating_add(self.length)
-    }
-}
-
-/// The snapshots that hold dead blocks: those that exist with numbers from `first` on and below
-/// `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
-    /// The first snapshot that was made after the block was written.
-    pub first: u64,
-    /// The first snapshot that was made after the block died.
-    pub end: u64,
-}
 
 /// A change of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,26 +170,6 @@ pub fn read(block: &[u8]) -> Option<Read> {
     }
     let told = block.get(end..end + usize::from(front.answers.get()))?;
     Some(Read { previous: front.previous, changes, answers: split(told)? })
-}
-
-/// Puts a reply into a block, with its length before it; returns its end.
-pub fn put_answer(block: &mut [u8], at: usize, answer: &[u8]) -> usize {
-    let (start, end) = (at + size_of::<U16>(), at + size_of::<U16>() + answer.len());
-    block[at..start].copy_from_slice(U16::new(answer.len() as u16).as_bytes());
-    block[start..end].copy_from_slice(answer);
-    end
-}
-
-/// Splits bytes into replies, each with its length before it; none if they end within one.
-pub fn split(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut answers = Vec::new();
-    while !bytes.is_empty() {
-        let (length, rest) = U16::read_from_prefix(bytes).ok()?;
-        let (answer, rest) = rest.split_at_checked(length.get().into())?;
-        answers.push(answer.to_vec());
-        bytes = rest;
-    }
-    Some(answers)
 }
 
 #[cfg(test)]

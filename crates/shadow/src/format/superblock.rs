@@ -2,18 +2,17 @@
 
 use std::ops::Range;
 
-use vfs::{SnapshotNumber, Timestamp};
+use cow::format::head::{alone, is, is_read, seal_alone, seal_as, secret};
+use cow::format::inode::Time;
+use cow::format::snapshot::Snapshots;
+use cow::{END, HIGHEST, Head, Place, Pointer, Root, Run, Secret, Tree, UNIT, view, view_mut};
 use vnode::chain::Chain;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::FRONT;
 use super::anchor::{LABEL, Shape};
-use super::head::{Head, Kind, Place, Secret, alone, is_read, seal_alone, seal_as, secret};
-use super::inode::Time;
-use super::pointer::{HIGHEST, Pointer, Root, Tree, capacity};
-use super::record::Run;
-use super::snapshot::{LINES, LISTS};
-use super::{END, FRONT, UNIT, view, view_mut};
+use super::kind;
 
 /// Runs that a superblock lists at most.
 pub const LISTED: usize = 64;
@@ -43,54 +42,6 @@ impl Listed {
     /// First byte on the disk; a byte behind its end if the run makes no sense.
     pub fn offset(&self) -> u64 {
         self.run.start.min(1 << 50) * UNIT as u64
-    }
-}
-
-/// The part of a superblock about snapshots and the blocks they hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Snapshots {
-    /// Blocks of lines of snapshots.
-    pub lines: Tree,
-    /// Blocks of lines of lists.
-    pub lists: Tree,
-    /// Blocks of lists.
-    pub died: Tree,
-    /// Lines of snapshots from this one on are free.
-    pub line_slots: u64,
-    /// Lines of lists from this one on are free.
-    pub list_slots: u64,
-    /// Blocks of lists have places below this one. It is at most the number of blocks that existed
-    /// at one time; volumes of earlier programs have larger ones, which openings bring down.
-    pub died_slots: u64,
-    /// The largest number that a snapshot ever had; 0 if there was none.
-    pub last: u64,
-    /// Time of the last creation or deletion.
-    pub changed: Timestamp,
-    /// Blocks of metadata that lead to files, and blocks of inodes.
-    pub nodes: u64,
-    /// Upper bound of those of them that snapshots hold, so that a change takes a new block beside
-    /// the old one.
-    pub pinned: u64,
-    /// These blocks were written by this update, or before.
-    pub pinned_until: u64,
-}
-
-impl Snapshots {
-    /// Whether this is possible on a volume of this size.
-    pub fn makes_sense(&self, units: u64) -> bool {
-        let has_room = |tree: &Tree, slots: u64, per_block: u64| {
-            slots.div_ceil(per_block) <= capacity(tree.height)
-        };
-        let most = units.saturating_mul(LISTS);
-        has_room(&self.lines, self.line_slots, LINES)
-            && has_room(&self.lists, self.list_slots, LISTS)
-            && has_room(&self.died, self.died_slots, 1)
-            && self.line_slots <= units.saturating_mul(LINES)
-            && self.list_slots <= units
-            && self.died_slots <= PLACES
-            && [self.nodes, self.pinned].iter().all(|&count| count <= most)
-            && self.last <= SnapshotNumber::LAST.0
-            && self.changed.seconds < i64::MAX / 2
     }
 }
 
@@ -246,7 +197,7 @@ impl Superblock {
     /// Its place as a block. The index is the unit at which it is, so that a misplaced superblock
     /// is invalid.
     fn place(at: u64) -> Place {
-        Place { kind: Kind::Superblock, owner: 0, level: 0, index: at }
+        Place { kind: kind::SUPERBLOCK, owner: 0, level: 0, index: at }
     }
 
     /// The trees that do not belong to files, in the order of their owners.
@@ -319,9 +270,9 @@ impl Superblock {
 
     /// Decodes the superblock at this unit, if it is whole and of this volume.
     pub fn read(block: &[u8], at: u64, own: &Secret) -> Option<Self> {
-        let (number, version) = alone(block, Kind::Superblock)?;
+        let (number, version) = alone(block, kind::SUPERBLOCK)?;
         let is_own = is_read(version) && secret(block) == *own && number < END;
-        if !is_own || !super::head::is(block, Self::place(at), number, own) {
+        if !is_own || !is(block, Self::place(at), number, own) {
             return None;
         }
         let disk: &OnDisk = view(block);
@@ -416,7 +367,9 @@ impl ListLine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::VERSION;
+    use cow::VERSION;
+    use vfs::Timestamp;
+
     use super::*;
 
     const SECRET: Secret = [7; 16];

@@ -2,7 +2,8 @@
 //! the books.
 
 use block::Verb;
-use shadow::format::head::Kind;
+use cow::Kind;
+use shadow::format::kind;
 use shadow::scrub;
 use sim::{Disk, Effect, Executor, Fault, Image};
 use vfs::{FileSystem, Stability};
@@ -31,7 +32,7 @@ fn with_rot() -> Result<Image, String> {
 /// is found, or the block itself is reported.
 pub(crate) fn nothing_is_passed_over() -> Result<(), String> {
     let image = with_rot()?;
-    for place in [(Kind::Inodes, 0, 0, 1), (Kind::Pointers, 16, 1, 0)] {
+    for place in [(Kind::INODES, 0, 0, 1), (Kind::POINTERS, 16, 1, 0)] {
         let at = versions(&image, place, |_| true).last().ok_or("it is not there")? * UNIT;
         for times in [1, 2, 3, 4, 6, 20, 21, 22, 25, 40, 41, 42, 60, 200] {
             let executor = Executor::new(1);
@@ -59,7 +60,7 @@ fn a_scrub_passes_over_nothing_that_is_not_read_for_a_while() {
 /// scrub has it replaced.
 pub(crate) fn a_scrub_renews_books() -> Result<(), String> {
     let image = used();
-    for kind in [Kind::Map, Kind::Record] {
+    for kind in [kind::MAP, kind::RECORD] {
         let units = needed(&image, &[kind], &[]);
         let unit = *units.last().ok_or("there is none")?;
         let executor = Executor::new(3);
@@ -92,7 +93,7 @@ fn a_scrub_has_rotten_books_replaced() {
 #[test]
 fn lost_lines_of_lists_end_no_scrub() {
     let image = used();
-    let lines = needed(&image, &[Kind::Lists], &[]);
+    let lines = needed(&image, &[Kind::LISTS], &[]);
     let is_data = |unit: &u64| unit_of(&image, *unit) == [7; 4096];
     let data = (32..image.size() / UNIT - 2).find(is_data).expect("it is there");
     let executor = Executor::new(1);

@@ -1,7 +1,7 @@
 //! Anchors of which one turn has rotted, at both ends of the disk.
 
+use cow::UNIT;
 use enginekit::Volume;
-use shadow::format::UNIT;
 use shadow::format::anchor::Anchor;
 use shadow::{Law, Shadow, check, look, set_label};
 use sim::{Executor, Image};

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use block::Verb;
+use cow::Kind;
 use enginekit::Volume;
 use enginekit::snapshots::{delete, end_deletion, pin};
-use shadow::format::head::Kind;
+use shadow::format::kind;
 use shadow::{Law, Renewed, Shadow, repair};
 use sim::{Disk, Effect, Executor, Fault, Image};
 use vfs::{CallKey, Credentials, FileSystem, Requester, SetAttributes, SnapshotNumber, Stability};
@@ -67,15 +68,15 @@ fn used_on(setting: &Setting) -> Image {
 }
 
 /// Lines of snapshots and of lists, which are in memory too.
-const LINES: [Kind; 2] = [Kind::Snapshots, Kind::Lists];
-const BOOKS: [Kind; 4] = [Kind::Map, Kind::Log, Kind::Record, Kind::Answers];
+const LINES: [Kind; 2] = [Kind::SNAPSHOTS, Kind::LISTS];
+const BOOKS: [Kind; 4] = [kind::MAP, kind::LOG, kind::RECORD, Kind::ANSWERS];
 
 /// Units with blocks of some kinds, or pointers to them, whose rot a check reports.
 pub(crate) fn needed(image: &Image, kinds: &[Kind], owners: &[u64]) -> Vec<u64> {
     let is_it = |unit: &u64| {
         let bytes = unit_of(image, *unit);
-        let of_pointers = bytes[6] == Kind::Pointers as u8;
-        let is_of = kinds.iter().any(|&kind| bytes[6] == kind as u8)
+        let of_pointers = bytes[6] == Kind::POINTERS.byte();
+        let is_of = kinds.iter().any(|&kind| bytes[6] == kind.byte())
             || of_pointers && owners.contains(&bytes[8].into());
         bytes.starts_with(b"DuSh") && is_of && findings(&rotten(image, &[*unit])).is_err()
     };
@@ -174,7 +175,7 @@ pub(crate) fn what_is_to_be_freed_stays_held() -> Result<(), String> {
             if is_right { Ok(()) } else { Err("another content".to_owned()) }
         })
         .map_err(is_told)?;
-        let has_lost = unit_of(&image, unit)[6] != Kind::Map as u8;
+        let has_lost = unit_of(&image, unit)[6] != kind::MAP.byte();
         let after = if has_lost { repaired(&after)?.0 } else { after };
         findings(&after).map_err(is_told)?;
     }
@@ -193,7 +194,7 @@ pub(crate) fn books_may_be_unread() -> Result<(), String> {
     let right = all(&image)?;
     let is_leaf = |unit: &u64| {
         let kind = unit_of(&image, *unit)[6];
-        kind != Kind::Record as u8 && kind != Kind::Pointers as u8
+        kind != kind::RECORD.byte() && kind != Kind::POINTERS.byte()
     };
     for unit in needed(&image, &BOOKS, &[]).into_iter().filter(is_leaf) {
         let (kind, place) = (unit_of(&image, unit)[6], unit_of(&image, unit)[8]);
@@ -226,7 +227,7 @@ pub(crate) fn books_may_be_unread() -> Result<(), String> {
             }
         }
     }
-    for kinds in [&[Kind::Map][..], &[Kind::Log], &[Kind::Answers]] {
+    for kinds in [&[kind::MAP][..], &[kind::LOG], &[Kind::ANSWERS]] {
         let executor = Executor::new(3);
         let disk = Disk::new(&executor, image.clone());
         executor.block_on(async {
@@ -252,7 +253,7 @@ fn books_that_are_not_read_end_no_volume() {
 pub(crate) fn books_may_rot_in_use() -> Result<(), String> {
     let image = used();
     for kinds in
-        [&[Kind::Map][..], &[Kind::Log], &[Kind::Answers], &[Kind::Map, Kind::Answers], &LINES]
+        [&[kind::MAP][..], &[kind::LOG], &[Kind::ANSWERS], &[kind::MAP, Kind::ANSWERS], &LINES]
     {
         let units = needed(&image, kinds, &[]);
         let executor = Executor::new(3);
@@ -326,14 +327,14 @@ fn a_ring_that_has_lost_a_block_of_pointers_is_opened() {
 fn lines_may_rot_at_rest() {
     let image = used();
     let right = all(&image).expect("it is well");
-    for unit in needed(&image, &[Kind::Lists], &[5]) {
+    for unit in needed(&image, &[Kind::LISTS], &[5]) {
         let wrong = rotten(&image, &[unit]);
         assert!(all(&wrong).expect("it opens") == right, "unit {unit}");
         let (after, _) = on(&wrong, use_up).expect("it opens");
         let (after, _) = repaired(&after).expect("there is room");
         assert_eq!(findings(&after), Ok(()), "unit {unit}");
     }
-    for unit in needed(&image, &[Kind::Snapshots], &[4]) {
+    for unit in needed(&image, &[Kind::SNAPSHOTS], &[4]) {
         let refused = all(&rotten(&image, &[unit])).expect_err("a snapshot would be lost");
         assert!(refused.contains("damaged"), "{refused}");
         let (after, _) = repaired(&rotten(&image, &[unit])).expect("there is room");
@@ -345,8 +346,8 @@ fn lines_may_rot_at_rest() {
 pub(crate) fn nothing_behind_damage_is_free() -> Result<(), String> {
     // All units of a lost block of the map are in use, and there is room behind it.
     let image = used_on(&Setting::of(4, 4096, 160 << 20));
-    let map = needed(&image, &[Kind::Map], &[]);
-    let above = needed(&image, &[Kind::Pointers], &[]);
+    let map = needed(&image, &[kind::MAP], &[]);
+    let above = needed(&image, &[Kind::POINTERS], &[]);
     let of_file = |unit: &&u64| unit_of(&image, **unit)[8] >= 16;
     let above: Vec<u64> = above.iter().filter(of_file).copied().collect();
     if map.is_empty() || above.is_empty() {
@@ -390,7 +391,7 @@ fn answers_of_one_block_alone_are_forgotten() {
         remembered.expect("it opens").1
     };
     let right = remembered(&image);
-    let units = needed(&image, &[Kind::Answers], &[]);
+    let units = needed(&image, &[Kind::ANSWERS], &[]);
     assert!(units.len() > 3);
     let left: Vec<usize> = units.iter().map(|&unit| remembered(&rotten(&image, &[unit]))).collect();
     assert!(left.iter().all(|&left| left < right), "{left:?} of {right}");

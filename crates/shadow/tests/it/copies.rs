@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use cow::format::head::first_twin;
+use cow::format::snapshot::{LINES, Line};
+use cow::{Kind, Tree};
 use enginekit::Volume;
 use enginekit::snapshots::{delete, pin, roll_back};
 use futures::future::join_all;
-use shadow::format::head::{Kind, first_twin};
-use shadow::format::pointer::Tree;
-use shadow::format::snapshot::{LINES, Line};
 use shadow::format::superblock::Superblock;
 use shadow::{Law, OpenOptions, Shadow, open, scrub};
 use sim::{Disk, Executor, Image};
@@ -67,7 +67,7 @@ fn way(image: &Image, tree: &Tree) -> Vec<[u64; 2]> {
         (at, twin) = (number(64), first_twin(&block));
         way.insert(0, [at, twin]);
     }
-    assert_eq!(unit_of(image, at)[6], Kind::Inodes as u8);
+    assert_eq!(unit_of(image, at)[6], Kind::INODES.byte());
     way
 }
 

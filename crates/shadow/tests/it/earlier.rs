@@ -4,7 +4,7 @@
 
 use enginekit::snapshots::{delete, roll_back};
 use shadow::format::anchor::Anchor;
-use shadow::format::head::Kind;
+use shadow::format::kind;
 use sim::{Choice, Disk, Executor, Image, Prng, sparse};
 use vfs::FileSystem;
 
@@ -33,7 +33,7 @@ fn anchors(image: &Image) -> Vec<u16> {
 fn has_new_superblock(image: &Image) -> bool {
     let is_one = |unit: u64| {
         let block = unit_of(image, unit);
-        block.starts_with(b"DuSh") && block[4] == 4 && block[6] == Kind::Superblock as u8
+        block.starts_with(b"DuSh") && block[4] == 4 && block[6] == kind::SUPERBLOCK.byte()
     };
     (32..image.size() / UNIT - 2).any(is_one)
 }

@@ -1,8 +1,8 @@
 //! One flipped bit in the newest superblock of a volume that was killed, or in a run that it lists:
 //! no acknowledged change is lost.
 
+use cow::format::head::birth;
 use shadow::format::anchor::Anchor;
-use shadow::format::head::birth;
 use shadow::format::superblock::{Listed, Superblock};
 use sim::{Disk, Executor, Image};
 use vfs::{FileSystem, Stability};

@@ -1,8 +1,9 @@
 //! Damage that matches its checksums: a block is changed, and so are the blocks that lead to it, up
 //! to the superblocks.
 
-use shadow::format::head::{Kind, seal_alone};
-use shadow::format::sum;
+use cow::format::head::seal_alone;
+use cow::{Kind, sum};
+use shadow::format::kind;
 use sim::Image;
 
 use crate::scrub::{UNIT, stands_twice, unit_of};
@@ -46,7 +47,7 @@ fn replace(image: &mut Image, unit: u64, before: &[u8], bytes: &[u8]) {
         }
         let mut new = old.clone();
         places.iter().for_each(|&at| new[at..at + 24].copy_from_slice(&now));
-        if new[6] == Kind::Superblock as u8 {
+        if new[6] == kind::SUPERBLOCK.byte() {
             new[56..64].fill(0);
             seal_alone(&mut new);
             image.write(above * UNIT, &new);
@@ -69,7 +70,7 @@ pub(crate) fn versions(
     let mut found: Vec<(u64, u64)> = Vec::new();
     for unit in 32..image.size() / UNIT - 2 {
         let bytes = unit_of(image, unit);
-        let is_it = bytes.starts_with(b"DuSh") && bytes[6] == kind as u8;
+        let is_it = bytes.starts_with(b"DuSh") && bytes[6] == kind.byte();
         let place = [8, 16, 24].map(|at| number(&bytes, at));
         if is_it && place == [owner, level.into(), index] && is_used(unit) {
             found.push((number(&bytes, 32), unit));

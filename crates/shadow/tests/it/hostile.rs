@@ -1,11 +1,11 @@
 //! Impossible numbers, in blocks that match their checksums: they lead to findings or errors, in a
 //! time that depends on the real contents, not on the number.
 
+use cow::Kind;
+use cow::format::snapshot::{Died, Line};
 use enginekit::Volume;
 use enginekit::snapshots::pin;
 use shadow::format::anchor::Anchor;
-use shadow::format::head::Kind;
-use shadow::format::snapshot::{Died, Line};
 use shadow::format::superblock::Superblock;
 use shadow::{Law, Shadow};
 use sim::{Disk, Executor, Image};
@@ -259,7 +259,7 @@ fn lines_behind_the_last_and_lists_without_an_end_are_seen() {
     assert!(findings(&wrong).is_err());
     assert_eq!(findings(&repaired(&wrong).expect("there is room").0), Ok(()));
     let mut wrong = image.clone();
-    forge(&mut wrong, units(&image, Kind::Died, 6, 0)[0], |block| {
+    forge(&mut wrong, units(&image, Kind::DIED, 6, 0)[0], |block| {
         let Died { runs, .. } = Died::read(block).expect("it is one");
         Died::begin(block, Some(1 << 40));
         runs.iter().for_each(|&run| Died::add(block, run));
@@ -272,7 +272,7 @@ fn lines_behind_the_last_and_lists_without_an_end_are_seen() {
     assert_eq!(findings(&repaired(&wrong).expect("there is room").0), Ok(()));
     // Sizes in a line are small.
     let mut wrong = image.clone();
-    forge(&mut wrong, units(&image, Kind::Snapshots, 4, 0)[0], |block| {
+    forge(&mut wrong, units(&image, Kind::SNAPSHOTS, 4, 0)[0], |block| {
         let mut told = Line::read(block, 0).expect("it makes sense").expect("it is one");
         (told.update, told.files) = (u64::MAX, u64::MAX);
         Line::write(block, 0, Some(&told));

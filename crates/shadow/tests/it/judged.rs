@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use block::BlockDevice;
+use cow::format::snapshot::{Died, Line, List};
+use cow::{Kind, Run};
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, EntryHeader};
 use enginekit::Volume;
 use enginekit::snapshots::pin;
-use shadow::format::head::Kind;
-use shadow::format::record::Run;
-use shadow::format::snapshot::{Died, Line, List};
 use shadow::{Findings, Law, Shadow, Wrong, check};
 use sim::{Disk, Executor, Image};
 use vfs::{FileSystem, ObjectId, Stability};
@@ -129,8 +128,8 @@ fn record(ino: u64) -> usize {
 fn names_and_links_are_looked_at_in_each_snapshot() {
     let image = of_three_trees();
     assert_eq!(findings(&image), Ok(()));
-    let inodes = (Kind::Inodes, 0, 1);
-    let names = (Kind::Names, D, 0);
+    let inodes = (Kind::INODES, 0, 1);
+    let names = (Kind::NAMES, D, 0);
     let one = Some("one");
     let laws = |(_, wrong): (Image, Vec<Wrong>)| {
         told(&wrong)
@@ -176,7 +175,7 @@ fn names_and_links_are_looked_at_in_each_snapshot() {
 fn blocks_of_snapshots_are_looked_at_where_they_are_held_last() {
     let image = of_three_trees();
     // A rotten block of names of '/d/sub', whose last version two trees have.
-    let all = units(&image, Kind::Names, SUB, 0);
+    let all = units(&image, Kind::NAMES, SUB, 0);
     assert_eq!(all.len(), 2);
     for (unit, tree) in all.into_iter().zip([Some("one"), None]) {
         let mut rotten = image.clone();
@@ -209,21 +208,21 @@ fn blocks_of_snapshots_are_looked_at_where_they_are_held_last() {
         assert_eq!(seen, trees, "{byte}");
     }
     // A birth after that of its parent.
-    let (_, wrong) = forged(&image, (Kind::Names, D, 0), |block| block[32 + 4] = 1);
+    let (_, wrong) = forged(&image, (Kind::NAMES, D, 0), |block| block[32 + 4] = 1);
     let of_birth: Vec<&Wrong> = wrong.iter().filter(|it| it.law == Law::Birth).collect();
     assert_eq!((of_birth.len(), of_birth[0].path.as_deref()), (1, Some("/d")), "{wrong:?}");
     // A birth so old that the tree before would have the block, but does not.
     let mut old = image.clone();
-    forge(&mut old, units(&image, Kind::Names, D, 0)[2], |block| {
+    forge(&mut old, units(&image, Kind::NAMES, D, 0)[2], |block| {
         block[32..40].copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0])
     });
     let wrong = found(&old).expect("it can be looked at").wrong;
     assert!(told(&wrong).contains(&(Law::Birth, Some("two"), Some("/d"))), "{wrong:?}");
     // The root is not a directory.
-    let (_, wrong) = forged(&image, (Kind::Inodes, 0, 0), |block| block[record(2) + 1] = 0x80);
+    let (_, wrong) = forged(&image, (Kind::INODES, 0, 0), |block| block[record(2) + 1] = 0x80);
     assert!(told(&wrong).contains(&(Law::Root, Some("one"), None)), "{wrong:?}");
     // A file has the blocks of another.
-    let (_, wrong) = forged(&image, (Kind::Inodes, 0, 1), |block| {
+    let (_, wrong) = forged(&image, (Kind::INODES, 0, 1), |block| {
         let (from, to) = (record(B) + 88, record(SUB) + 88);
         block.copy_within(from..from + 24, to);
     });
@@ -233,16 +232,16 @@ fn blocks_of_snapshots_are_looked_at_where_they_are_held_last() {
 #[test]
 fn lines_and_lists_are_compared_with_what_there_is() {
     let image = of_three_trees();
-    let lines = (Kind::Snapshots, 4, 0);
+    let lines = (Kind::SNAPSHOTS, 4, 0);
     let laws = |wrong: &[Wrong]| wrong.iter().map(|it| it.law).collect::<BTreeSet<Law>>();
-    let change = |slot: u64, change: fn(&mut shadow::format::snapshot::Told)| {
+    let change = |slot: u64, change: fn(&mut cow::format::snapshot::Told)| {
         forged(&image, lines, |block| {
             let mut told = Line::read(block, slot).expect("it makes sense").expect("it is one");
             change(&mut told);
             Line::write(block, slot, Some(&told));
         })
     };
-    let counts: [fn(&mut shadow::format::snapshot::Told); 4] = [
+    let counts: [fn(&mut cow::format::snapshot::Told); 4] = [
         |told| told.files += 1,
         |told| told.directories -= 1,
         |told| told.units += 8,
@@ -257,15 +256,15 @@ fn lines_and_lists_are_compared_with_what_there_is() {
     assert!(laws(&wrong).contains(&Law::Line), "{wrong:?}");
     let (_, wrong) = forged(&image, lines, |block| block[64 + 4] = 77);
     assert!(laws(&wrong).contains(&Law::Line), "{wrong:?}");
-    let (_, wrong) = forged(&image, (Kind::Lists, 5, 0), |block| {
+    let (_, wrong) = forged(&image, (Kind::LISTS, 5, 0), |block| {
         let list = List::read(block, 0).expect("it is one");
         List::write(block, 0, Some(&List { units: list.units + 1, ..list }));
     });
     assert_eq!(laws(&wrong), BTreeSet::from([Law::Counts]), "{wrong:?}");
-    let block = units(&image, Kind::Died, 6, 0)[0];
+    let block = units(&image, Kind::DIED, 6, 0)[0];
     let died = Died::read(&unit_of(&image, block)).expect("it is one");
     let without = |runs: &[Run]| {
-        forged(&image, (Kind::Died, 6, 0), |block| {
+        forged(&image, (Kind::DIED, 6, 0), |block| {
             Died::begin(block, died.previous);
             runs.iter().for_each(|&run| Died::add(block, run));
         })
@@ -279,7 +278,7 @@ fn lines_and_lists_are_compared_with_what_there_is() {
         assert!(laws(&wrong).contains(&Law::Listed), "{wrong:?}");
     }
     // On another list.
-    let (_, wrong) = forged(&image, (Kind::Lists, 5, 0), |block| {
+    let (_, wrong) = forged(&image, (Kind::LISTS, 5, 0), |block| {
         let list = List::read(block, 0).expect("it is one");
         let mut span = list.span;
         (span.first, span.end) = if span.end == 2 { (1, 3) } else { (1, 2) };

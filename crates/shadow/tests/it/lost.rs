@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use block::{BlockDevice, Verb};
+use cow::format::head::seal_alone;
 use enginekit::random::Seeded;
 use enginekit::{Volume, tree};
 use runtime::Timestamp;
 use shadow::format::anchor::{Anchor, begun};
-use shadow::format::head::seal_alone;
 use shadow::format::superblock::Superblock;
 use shadow::{
     Law, MkfsOptions, OpenError, OpenOptions, Seen, Shadow, check, look, mkfs, open, repair, scrub,
@@ -187,7 +187,7 @@ fn what_may_be_anothers_is_not_taken() {
         seal_alone(&mut later);
         image.write(last, &later);
     };
-    let version = shadow::format::VERSION + 1;
+    let version = cow::format::VERSION + 1;
     assert_eq!(of(&later), Some(OpenError::Version(version)));
     // A part of an anchor is not an anchor; a disk of another size is another disk.
     assert_eq!(of(&|image| image.write(0, &unit_of(&whole, 0)[..512])), None);

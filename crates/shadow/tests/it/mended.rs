@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cow::format::snapshot::{Died, Line, List};
+use cow::{Kind, Run};
 use enginekit::Volume;
 use enginekit::snapshots::{delete, listed};
-use shadow::format::head::Kind;
-use shadow::format::record::Run;
-use shadow::format::snapshot::{Died, Line, List};
+use shadow::format::kind;
 use shadow::{Law, Shadow, Wrong};
 use sim::{Choice, Disk, Executor, Image, Prng};
 use vfs::{FileSystem, FsError, ObjectId, SnapshotNumber};
@@ -105,21 +105,21 @@ fn damages() -> Vec<(&'static str, Image)> {
         rotten
     };
     let list = |change: &dyn Fn(&mut List)| {
-        changed(Kind::Lists, 5, &|block| {
+        changed(Kind::LISTS, 5, &|block| {
             let mut list = List::read(block, 0).expect("it is one");
             change(&mut list);
             List::write(block, 0, Some(&list));
         })
     };
     let died = |change: &dyn Fn(&mut Vec<Run>)| {
-        changed(Kind::Died, 6, &|block| {
+        changed(Kind::DIED, 6, &|block| {
             let Died { previous, mut runs } = Died::read(block).expect("it is one");
             change(&mut runs);
             Died::begin(block, previous);
             runs.iter().for_each(|&run| Died::add(block, run));
         })
     };
-    let counts = changed(Kind::Snapshots, 4, &|block| {
+    let counts = changed(Kind::SNAPSHOTS, 4, &|block| {
         let mut told = Line::read(block, 0).expect("it makes sense").expect("it is one");
         (told.files, told.units, told.nodes, told.directories) = (1, 2, 3, 4);
         Line::write(block, 0, Some(&told));
@@ -136,10 +136,10 @@ fn damages() -> Vec<(&'static str, Image)> {
         ("a run is missing", died(&|runs| _ = runs.remove(0))),
         ("a run is listed twice", died(&|runs| runs.push(runs[0]))),
         ("a run is longer", died(&|runs| runs[0].length += 40)),
-        ("no block of a list", rotten(Kind::Died, 6)),
-        ("no lines of lists", rotten(Kind::Lists, 5)),
-        ("no map", rotten(Kind::Map, 1)),
-        ("no record", rotten(Kind::Record, 0)),
+        ("no block of a list", rotten(Kind::DIED, 6)),
+        ("no lines of lists", rotten(Kind::LISTS, 5)),
+        ("no map", rotten(kind::MAP, 1)),
+        ("no record", rotten(kind::RECORD, 0)),
     ]
 }
 
@@ -205,8 +205,8 @@ fn laws(wrong: &[Wrong]) -> BTreeSet<(Law, Option<String>)> {
 fn what_is_lost_in_a_snapshot_is_told_and_the_rest_stays() {
     let image = of_three_trees();
     let (_, right) = shown(&image, &[0, 1, 2]).expect("it is well");
-    for (kind, owner) in [(Kind::Inodes, 0), (Kind::Names, 16)] {
-        let index = u64::from(kind == Kind::Inodes);
+    for (kind, owner) in [(Kind::INODES, 0), (Kind::NAMES, 16)] {
+        let index = u64::from(kind == Kind::INODES);
         let mut damaged = image.clone();
         damaged.write(units(&image, kind, owner, index)[0] * UNIT + 1000, &[0x5a; 9]);
         let before = found(&damaged).expect("it can be looked at").wrong;
@@ -220,7 +220,7 @@ fn what_is_lost_in_a_snapshot_is_told_and_the_rest_stays() {
         let (mended, now) = shown(&mended, &[0, 1, 2]).expect("it opens");
         for (key, data) in &right {
             let is_kept = now.get(key) == Some(data);
-            let may_be_lost = kind == Kind::Inodes || key.1.starts_with("/d");
+            let may_be_lost = kind == Kind::INODES || key.1.starts_with("/d");
             assert!(is_kept || key.0 == 1 && may_be_lost, "{key:?}");
         }
         assert_eq!(is_emptied(&mended, &["one", "two"]), Ok(()), "{kind:?}");
@@ -232,14 +232,14 @@ fn what_is_lost_in_a_snapshot_is_told_and_the_rest_stays() {
 fn a_snapshot_that_no_way_leads_into_goes() {
     let image = of_three_trees();
     let (_, right) = shown(&image, &[0, 2]).expect("it is well");
-    let copies = units(&image, Kind::Inodes, 0, 0);
+    let copies = units(&image, Kind::INODES, 0, 0);
     let root = copies[0];
     let mut rotten = image.clone();
     copies[..2].iter().for_each(|copy| rotten.write(copy * UNIT + 3000, &[0x5a; 9]));
     let mut no_root = image.clone();
     forge(&mut no_root, root, |block| block[64 + 2 * 252 + 1] = 0x80);
     let mut no_line = image.clone();
-    forge(&mut no_line, units(&image, Kind::Snapshots, 4, 0)[0], |block| block[64 + 4] = 99);
+    forge(&mut no_line, units(&image, Kind::SNAPSHOTS, 4, 0)[0], |block| block[64 + 4] = 99);
     for (what, damaged) in [("rotten", rotten), ("no root", no_root), ("no line", no_line)] {
         let (mended, _) = repaired(&damaged).expect(what);
         assert_eq!(findings(&mended), Ok(()), "{what}");
@@ -251,7 +251,7 @@ fn a_snapshot_that_no_way_leads_into_goes() {
     }
     // All lines are lost.
     let mut none = image.clone();
-    none.write(units(&image, Kind::Snapshots, 4, 0)[0] * UNIT + 3000, &[0x5a; 9]);
+    none.write(units(&image, Kind::SNAPSHOTS, 4, 0)[0] * UNIT + 3000, &[0x5a; 9]);
     let (mended, _) = repaired(&none).expect("there is room");
     assert_eq!(findings(&mended), Ok(()));
     assert_eq!(is_emptied(&mended, &[]), Ok(()));
@@ -274,7 +274,7 @@ fn what_the_live_tree_shares_with_a_snapshot_is_lost_for_both() {
         volume.remove(root, "f0").await.map_err(|error| error.to_string())
     })
     .expect("there is room");
-    let shared = units(&image, Kind::Inodes, 0, 2);
+    let shared = units(&image, Kind::INODES, 0, 2);
     assert_eq!(shared.len(), 1, "both have it");
     let mut damaged = image.clone();
     damaged.write(shared[0] * UNIT + 1000, &[0x5a; 9]);
@@ -297,7 +297,7 @@ fn what_the_live_tree_shares_with_a_snapshot_is_lost_for_both() {
 #[test]
 fn what_a_deletion_had_to_pass_is_given_back_by_a_repair() {
     let image = of_three_trees();
-    let block = units(&image, Kind::Died, 6, 0)[0];
+    let block = units(&image, Kind::DIED, 6, 0)[0];
     let mut rotten = image.clone();
     rotten.write(block * UNIT + 3000, &[0x5a; 9]);
     let (left, ()) = on(&rotten, async |volume| {

@@ -1,16 +1,16 @@
 //! Places of the blocks of lists, over many starts: they are reused, so that no number of starts
 //! makes a healthy volume refuse one.
 
+#[cfg(feature = "planted-bugs")]
+use cow::format::snapshot::PLACES;
+use cow::planted::{Bug, plant};
 use enginekit::Volume;
 use enginekit::snapshots::{delete, pin};
 use shadow::Shadow;
 use shadow::format::anchor::Anchor;
-use shadow::format::superblock::{PLACES, Superblock};
+use shadow::format::superblock::Superblock;
 #[cfg(feature = "planted-bugs")]
-use shadow::{
-    planted::{Bug, plant},
-    repair,
-};
+use shadow::repair;
 use sim::{Disk, Executor, Image};
 use vfs::{FileSystem, Stability};
 

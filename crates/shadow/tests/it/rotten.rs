@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::Verb;
+use cow::Kind;
+use cow::format::head::index;
 use enginekit::Volume;
 use enginekit::snapshots::{delete, pin, roll_back};
-use shadow::format::head::{Kind, index};
 use shadow::{Law, Shadow};
 use sim::{Disk, Effect, Executor, Fault, Image};
 use vfs::{
@@ -44,7 +45,7 @@ fn of(files: &[u64]) -> Image {
 fn above(image: &Image) -> Vec<(u64, u64)> {
     let is_it = |&(unit, owner): &(u64, u64)| {
         let bytes = unit_of(image, unit);
-        let is_of_file = bytes[6] == Kind::Pointers as u8 && owner >= 16;
+        let is_of_file = bytes[6] == Kind::POINTERS.byte() && owner >= 16;
         bytes.starts_with(b"DuSh") && is_of_file && findings(&rotten(image, unit)).is_err()
     };
     let all = 32..image.size() / UNIT - 2;
@@ -387,7 +388,7 @@ pub(crate) fn one_list_is_in_no_others_way() -> Result<(), String> {
     let is_list = |unit: &u64| {
         let bytes = unit_of(&image, *unit);
         bytes.starts_with(b"DuSh")
-            && bytes[6] == Kind::Died as u8
+            && bytes[6] == Kind::DIED.byte()
             && findings(&rotten(&image, *unit)).is_err()
     };
     let lists: Vec<u64> = (32..image.size() / UNIT - 2).filter(is_list).collect();

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Geometry, Io, IsRight};
 use bytes::Bytes;
+use cow::{INODES, Kind};
 use enginekit::Volume;
 use enginekit::snapshots::{delete, pin};
 use futures::FutureExt;
 use futures::future::join;
 use runtime::Runtime;
 use runtime::sync::Signal;
-use shadow::format::INODES;
-use shadow::format::head::Kind;
 use shadow::{OpenOptions, Shadow, open};
 use sim::{Disk, Executor};
 use vfs::{FileSystem, FsError, SnapshotNumber, Stability};
@@ -215,7 +214,7 @@ pub(crate) fn what_a_snapshot_had_is_mended_no_more() -> Result<(), String> {
         let file = volume.lookup(volume.files.root(), "f0").await.expect("it is there");
         pin(&volume, "then").await?;
         let image = mirror.disks[0].contents();
-        let versions = versions(&image, (Kind::Inodes, 0, 0, file.ino.0 / INODES), |_| true);
+        let versions = versions(&image, (Kind::INODES, 0, 0, file.ino.0 / INODES), |_| true);
         let held = *versions.last().expect("it was written");
         volume.resize(file, 5000).await.map_err(|error| error.to_string())?;
         volume.files.shutdown().await.map_err(|error| error.to_string())?;
@@ -259,7 +258,7 @@ pub(crate) fn what_another_snapshot_has_is_mended() -> Result<(), String> {
         written(&volume, 0, BLOCKS).await?;
         let file = volume.lookup(volume.files.root(), "f0").await.expect("it is there");
         let image = mirror.disks[0].contents();
-        let place = (Kind::Pointers, file.ino.0, 1, 0);
+        let place = (Kind::POINTERS, file.ino.0, 1, 0);
         let shared = *versions(&image, place, |_| true).last().expect("it was written");
         for number in 1..=INODES {
             written(&volume, number, 1).await?; // later ones have another block of inodes

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use cow::{Kind, sum};
 use enginekit::Volume;
-use shadow::format::head::Kind;
-use shadow::format::sum;
+use shadow::format::kind;
 use shadow::{Law, Shadow, repair};
 use sim::{Choice, Disk, Executor, Image, Prng, Trace};
 use vfs::{FileSystem, Stability};
@@ -64,7 +64,7 @@ fn astray(image: &Image, file: u64, to: u64, block_kib: u64) -> Image {
 }
 
 pub(crate) fn units_of_home(image: &Image, file: u64) -> u64 {
-    *units(image, Kind::Inodes, 0, file / 16).last().expect("it is there")
+    *units(image, Kind::INODES, 0, file / 16).last().expect("it is there")
 }
 
 /// The contents of all files but this one.
@@ -134,7 +134,7 @@ fn metadata(image: &Image) -> Vec<(&'static str, u64)> {
     let newest = |kind: Kind, owner: u64, level: u8| {
         let is_it = |unit: &u64| {
             let bytes = unit_of(image, *unit);
-            let is_kind = bytes.starts_with(b"DuSh") && bytes[6] == kind as u8;
+            let is_kind = bytes.starts_with(b"DuSh") && bytes[6] == kind.byte();
             is_kind && (bytes[8], bytes[16]) == (owner as u8, level) && in_use(*unit)
         };
         (32..image.size() / UNIT - 2).rfind(is_it).expect("it has some")
@@ -142,10 +142,10 @@ fn metadata(image: &Image) -> Vec<(&'static str, u64)> {
     vec![
         ("the root's inodes", units_of_home(image, 2)),
         ("inodes", units_of_home(image, 33)),
-        ("names", newest(Kind::Names, D, 0)),
-        ("pointers", newest(Kind::Pointers, LARGE, 1)),
-        ("the space log", newest(Kind::Log, 7, 0)),
-        ("a record", newest(Kind::Record, 0, 0)),
+        ("names", newest(Kind::NAMES, D, 0)),
+        ("pointers", newest(Kind::POINTERS, LARGE, 1)),
+        ("the space log", newest(kind::LOG, 7, 0)),
+        ("a record", newest(kind::RECORD, 0, 0)),
     ]
 }
 

@@ -6,14 +6,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 use block::Verb;
+use cow::format::head::index;
+use cow::{Kind, UNIT};
 use enginekit::Volume;
 use enginekit::random::Seeded;
 use enginekit::snapshots::{delete, pin as make};
 use futures::future::{Either, join, join_all, select};
 use runtime::Random;
 use shadow::Shadow;
-use shadow::format::UNIT;
-use shadow::format::head::{Kind, index};
 use sim::{Disk, Effect, Executor, Fault, Image};
 use vfs::{FileSystem, FsError, Stability};
 
@@ -149,7 +149,7 @@ fn rotten() -> Image {
     });
     let is_of_list = |unit: &u64| {
         let bytes = unit_of(&image, *unit);
-        bytes.starts_with(b"DuSh") && bytes[6] == Kind::Died as u8
+        bytes.starts_with(b"DuSh") && bytes[6] == Kind::DIED.byte()
     };
     let of_lists = (32..image.size() / UNIT as u64 - 2).filter(is_of_list);
     let last = of_lists.max_by_key(|&unit| index(&unit_of(&image, unit))).expect("there are some");
@@ -195,7 +195,7 @@ pub(crate) fn lists_grow_without_a_block_of_pointers() -> Result<(), String> {
     });
     let is_above_lists = |unit: &u64| {
         let bytes = unit_of(&image, *unit);
-        bytes.starts_with(b"DuSh") && bytes[6] == Kind::Pointers as u8 && bytes[8] == 6
+        bytes.starts_with(b"DuSh") && bytes[6] == Kind::POINTERS.byte() && bytes[8] == 6
     };
     let above: Vec<u64> = (32..image.size() / UNIT as u64 - 2).filter(is_above_lists).collect();
     assert!(!above.is_empty(), "a list has many blocks");

@@ -1,9 +1,9 @@
 //! Snapshots with an unreadable block of metadata: blocks that the trees before and after them
 //! share are held once, and a repair copies none of them.
 
+use cow::Kind;
 use enginekit::Volume;
 use enginekit::snapshots::{delete, pin};
-use shadow::format::head::Kind;
 use shadow::{Law, Shadow};
 use sim::Image;
 use vfs::{FileSystem, ObjectId, Stability};
@@ -23,9 +23,9 @@ const FILES: u64 = 100;
 const TREES: [(u32, &str); 3] = [(1, "one"), (2, "two"), (3, "three")];
 /// A block: its kind, owner, level and index.
 type Block = (Kind, u64, u8, u64);
-const INODES: Block = (Kind::Inodes, 0, 0, 1);
-const ABOVE_INODES: Block = (Kind::Pointers, 0, 1, 0);
-const POINTERS: Block = (Kind::Pointers, BIG, 1, 0);
+const INODES: Block = (Kind::INODES, 0, 0, 1);
+const ABOVE_INODES: Block = (Kind::POINTERS, 0, 1, 0);
+const POINTERS: Block = (Kind::POINTERS, BIG, 1, 0);
 
 async fn write(volume: &Volume<Shadow>, file: ObjectId, blocks: u64, byte: u8) {
     let data = vec![byte; (blocks * UNIT) as usize];

@@ -73,6 +73,16 @@ pub(super) const AREAS: &[Area] = &[
         stages: ENGINE,
     },
     Area {
+        name: "cow",
+        files: &["crates/cow/src/**/*.rs"],
+        stages: &[
+            tests("cow", UNITS),
+            tests("shadow", &["--lib"]),
+            tests("shadow", &["--test", "it"]),
+            CAMPAIGNS,
+        ],
+    },
+    Area {
         name: "shadow",
         files: &["crates/shadow/src/**/*.rs"],
         stages: &[tests("shadow", &["--lib"]), tests("shadow", &["--test", "it"]), CAMPAIGNS],
@@ -237,7 +247,8 @@ mod tests {
         assert_eq!(part("crates/ffs/src/policy/log/mod.rs"), Some("ffs/policy"));
         assert_eq!(part("crates/ffs/src/shrink.rs"), Some("ffs/data"));
         assert_eq!(part("crates/vnode/src/data/write.rs"), Some("vnode"));
-        assert_eq!(part("crates/shadow/src/format/inode.rs"), Some("shadow"));
+        assert_eq!(part("crates/shadow/src/format/log.rs"), Some("shadow"));
+        assert_eq!(part("crates/cow/src/format/inode.rs"), Some("cow"));
         assert_eq!(part("crates/fsck/src/lib.rs"), None);
     }
 

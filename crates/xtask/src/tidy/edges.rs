@@ -14,6 +14,7 @@ const PURE: &[&str] = &[
     "block",
     "cache",
     "client",
+    "cow",
     "designs",
     "directory",
     "dispatch",
@@ -41,9 +42,13 @@ const PURE: &[&str] = &[
 /// Forbidden dependencies, with reasons.
 const NEVER: &[(&[&str], &[&str], &str)] = &[
     (PURE, &["tokio", "server"], "it must run without sockets and a reactor, under the simulator"),
-    (&["nfs"], &["designs", "ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
     (
-        &["designs", "ffs", "lfs", "ram", "shadow", "namespace", "vnode"],
+        &["nfs"],
+        &["designs", "cow", "ffs", "lfs", "shadow", "namespace"],
+        "a protocol knows no engine",
+    ),
+    (
+        &["designs", "cow", "ffs", "lfs", "ram", "shadow", "namespace", "vnode"],
         &["nfs", "dispatch"],
         "an engine knows no protocol",
     ),
@@ -84,15 +89,22 @@ const ONLY: &[(&str, &[&str])] = &[
     ("trace", &["nfs"]),
     ("cache", &["block", "planted", "runtime"]),
     ("client", &["nfs", "planted", "runtime"]),
+    ("cow", &["block", "cache", "directory", "namespace", "planted", "runtime", "vfs", "vnode"]),
     ("directory", &["cache", "vfs"]),
     ("door", &["dispatch", "nfs", "planted", "runtime"]),
     ("enginekit", &["namespace", "runtime", "sim", "vfs", "vnode"]),
     ("fsck", &["block", "directory", "planted", "runtime", "ufs2", "vfs"]),
     ("ram", &["cache", "directory", "namespace", "planted", "runtime", "vfs", "vnode"]),
-    ("shadow", &["block", "cache", "directory", "namespace", "planted", "runtime", "vfs", "vnode"]),
+    (
+        "shadow",
+        &["block", "cache", "cow", "directory", "namespace", "planted", "runtime", "vfs", "vnode"],
+    ),
     ("ufs2", &["block", "directory", "runtime", "vfs"]),
     ("vnode", &["block", "cache", "directory", "namespace", "planted", "runtime", "vfs"]),
 ];
+
+/// Words of one engine, which sources of a crate below it do not use.
+const WORDS: &[(&str, &[&str])] = &[("cow", &["anchor", "anchors", "superblock", "zone", "zones"])];
 
 /// Dependencies in a crate's manifest.
 #[derive(Debug, Default)]
@@ -106,6 +118,7 @@ struct Needs {
 }
 
 pub(super) fn check(tree: &Tree, findings: &mut Findings) {
+    check_words(tree, findings);
     let mut crates = BTreeMap::new();
     for name in tree.crates() {
         let path = format!("crates/{name}/Cargo.toml");
@@ -135,6 +148,23 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) {
         let server = needs.tested.iter().find(|(need, _)| need == "server");
         if let Some((_, line)) = server.filter(|_| PURE.contains(name)) {
             findings.add(path, *line, edge(name, "server", "server", "not even in its tests"));
+        }
+    }
+}
+
+/// Checks that a crate below engines does not know words of one of them.
+fn check_words(tree: &Tree, findings: &mut Findings) {
+    for (name, never) in WORDS {
+        let folder = format!("crates/{name}/src/");
+        for (path, text) in tree.texts(&[".rs"]).filter(|(path, _)| path.starts_with(&folder)) {
+            for (index, line) in text.lines().enumerate() {
+                let mut words = line.split(|c: char| !c.is_alphanumeric());
+                let found = words.find(|word| never.iter().any(|it| word.eq_ignore_ascii_case(it)));
+                if let Some(word) = found {
+                    let what = format!("{name} must not know {word:?}: one engine alone has it");
+                    findings.add(path, index + 1, what);
+                }
+            }
         }
     }
 }
@@ -192,6 +222,19 @@ impl Needs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_of_one_engine_is_found_below_it() {
+        let tree = Tree::of(&[
+            ("crates/cow/Cargo.toml", ""),
+            ("crates/cow/src/one.rs", "//! Blocks.\nfn of(superblock: u64) {}\n// superblocks"),
+            ("crates/shadow/src/one.rs", "//! A superblock."),
+        ]);
+        let mut findings = Findings::default();
+        check(&tree, &mut findings);
+        let found: Vec<_> = findings.0.into_iter().map(|it| (it.path, it.line)).collect();
+        assert_eq!(found, [("crates/cow/src/one.rs".to_owned(), 2)]);
+    }
 
     #[test]
     fn every_way_to_name_a_dependency_is_read() {

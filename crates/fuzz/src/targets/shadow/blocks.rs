@@ -7,16 +7,19 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use cow::chains::CHAINS;
+use cow::format::head;
+use cow::format::inode::{INLINE, Record};
+use cow::format::snapshot::{
+    Died, LINES, LISTS, Line, List, RUNS, Snapshots, State, Told, is_empty,
+};
+use cow::{HIGHEST, INODES, Kind, Place, Pointer, Root, Run, Secret, Span, Tree, UNIT, VERSION};
 use runtime::Timestamp;
 use shadow::format::anchor::{Anchor, LABEL, NoAnchor, Shape, ZONES, is_begun};
-use shadow::format::head::{self, Kind, Place, Secret};
-use shadow::format::inode::{INLINE, Record};
+use shadow::format::kind;
 use shadow::format::log::{self, Logged, lines_of};
-use shadow::format::pointer::{HIGHEST, Pointer, Root, Tree};
-use shadow::format::record::{self, Change, Run, Span};
-use shadow::format::snapshot::{Died, LINES, LISTS, Line, List, RUNS, State, Told, is_empty};
-use shadow::format::superblock::{CHAINS, LISTED, Listed, Snapshots, Superblock};
-use shadow::format::{INODES, UNIT, VERSION};
+use shadow::format::record::{self, Change};
+use shadow::format::superblock::{LISTED, Listed, Superblock};
 use sim::Prng;
 use vfs::Name;
 use vnode::chain::Chain;
@@ -81,7 +84,7 @@ fn check_anchor(bytes: &[u8]) {
     let _ = (Anchor::begins(bytes), is_begun(bytes));
     let block = whole(bytes);
     let as_it_is = Anchor::read(&block);
-    let block = sealed(&block, Kind::Anchor, number(&block, BIRTH) % 2);
+    let block = sealed(&block, kind::ANCHOR, number(&block, BIRTH) % 2);
     assert!(Anchor::begins(&block) && !is_begun(&block));
     let judged = Anchor::read(&block);
     assert!(as_it_is.is_err() || as_it_is == judged, "a checksum that fits changes nothing");
@@ -125,7 +128,7 @@ fn check_superblock(bytes: &[u8]) {
     let block = whole(bytes);
     let (at, secret) = (number(&block, INDEX), head::secret(&block));
     let as_it_is = Superblock::read(&block, at, &secret);
-    let block = sealed(&block, Kind::Superblock, at);
+    let block = sealed(&block, kind::SUPERBLOCK, at);
     let judged = Superblock::read(&block, at, &secret);
     assert!(as_it_is.is_none() || as_it_is == judged, "a checksum that fits changes nothing");
     assert_eq!(Superblock::read(&block, at ^ 1, &secret), None, "it stands elsewhere");

@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cow::{UNIT, sum};
 use namespace::Namespace;
 use runtime::Timestamp;
-use shadow::format::head::Kind;
-use shadow::format::{FRONT, UNIT, sum};
+use shadow::format::FRONT;
+use shadow::format::kind;
 use shadow::{MkfsOptions, OpenOptions, mkfs};
 use sim::{Disk, Executor, Image};
 use vfs::{CreateHow, FileSystem, ObjectId, Requester, SetAttributes, Snapshots, Stability};
@@ -156,7 +157,7 @@ pub(super) fn birth(bytes: &[u8]) -> [u8; 8] {
 fn survey(image: Image) -> Garden {
     let units: Vec<Vec<u8>> = (0..UNITS).map(|unit| unit_of(&image, unit)).collect();
     let sums: Vec<[u8; 8]> = units.iter().map(|bytes| sum(bytes).to_le_bytes()).collect();
-    let is_first = |kind: u8| kind == Kind::Anchor as u8 || kind == Kind::Superblock as u8;
+    let is_first = |kind: u8| kind == kind::ANCHOR.byte() || kind == kind::SUPERBLOCK.byte();
     let mut waiting: Vec<u64> =
         (0..UNITS).filter(|&unit| is_first(kind(&units[unit as usize]))).collect();
     let (mut seen, mut ways) = (BTreeSet::new(), BTreeMap::<_, Vec<_>>::new());

@@ -1,8 +1,9 @@
 //! Damage to a chosen block, with or without matching checksums, up to the superblocks.
 
-use shadow::format::head::{Kind, seal_alone, secret};
+use cow::format::head::{seal_alone, secret};
+use cow::{Kind, UNIT, sum};
+use shadow::format::kind;
 use shadow::format::superblock::Superblock;
-use shadow::format::{UNIT, sum};
 use sim::{Image, Prng};
 
 use super::garden::{Garden, birth, kind, pointer, unit_of};
@@ -22,7 +23,7 @@ pub(super) fn apply(garden: &Garden, image: &mut Image, input: &mut Input<'_>) {
     let piece = input.bytes(1 + usize::from(form % 16));
     let kinds: Vec<_> = garden.kinds.iter().collect();
     let (&of, units) = kinds[of % kinds.len()];
-    let is_copied = of == Kind::Anchor as u8 || of == Kind::Superblock as u8;
+    let is_copied = of == kind::ANCHOR.byte() || of == kind::SUPERBLOCK.byte();
     let first = which % units.len();
     let taken = if is_copied && form & COPIES != 0 { 0..units.len() } else { first..first + 1 };
     for &unit in &units[taken] {
@@ -39,8 +40,8 @@ pub(super) fn apply(garden: &Garden, image: &mut Image, input: &mut Input<'_>) {
 /// Updates all pointers and checksums on the way to a block.
 fn seal(garden: &Garden, image: &mut Image, unit: u64) {
     let mut block = unit_of(image, unit);
-    let is_of = |of: Kind| kind(&block) == of as u8;
-    let is_alone = is_of(Kind::Anchor) || is_of(Kind::Superblock);
+    let is_of = |of: Kind| kind(&block) == of.byte();
+    let is_alone = is_of(kind::ANCHOR) || is_of(kind::SUPERBLOCK);
     if is_alone {
         block[56..64].fill(0);
         seal_alone(&mut block);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use shadow::format::head::Kind;
+use cow::Kind;
 use sim::SECTOR_SIZE;
 use vfs::FsError;
 
@@ -53,7 +53,7 @@ impl Block {
     /// Recognises a block as data if every sector has file contents: each piece belongs to one file
     /// alone.
     pub(super) fn of(page: &[u8], held: &Held) -> Self {
-        if page.starts_with(b"DuSh") && page[6] == Kind::Snapshots as u8 {
+        if page.starts_with(b"DuSh") && page[6] == Kind::SNAPSHOTS.byte() {
             return Self::Snapshots;
         }
         let mut owners: Vec<Rc<Vec<u8>>> = Vec::new();
@@ -81,8 +81,8 @@ impl Block {
     /// engine's own records follow from the rest. For a format without classes the block may be
     /// any.
     fn most_lost(&self) -> usize {
-        const POINTERS: u8 = Kind::Pointers as u8;
-        const INODES: u8 = Kind::Inodes as u8;
+        const POINTERS: u8 = Kind::POINTERS.byte();
+        const INODES: u8 = Kind::INODES.byte();
         match *self {
             Self::Contents(ref owners) => owners.len(),
             Self::Other(0 | INODES) => MOST_LOST,

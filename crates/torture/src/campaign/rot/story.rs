@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::BlockDevice;
+use cow::Kind;
+use cow::format::snapshot::Died;
 use designs::{CheckOptions, LogUse, Opened, Severity};
-use shadow::format::head::Kind;
-use shadow::format::snapshot::Died;
+use shadow::format::kind;
 use sim::{Executor, PAGE_SIZE, Prng};
 use vfs::{FileSystem, FsError};
 
@@ -184,7 +185,7 @@ impl Life<'_> {
     /// below it are not allocated to other files.
     fn lose_map_beside(&mut self, made: &Made, prng: &mut Prng) -> Result<(), String> {
         let [map, pointers] =
-            [Kind::Map, Kind::Pointers].map(|kind| made.live.get(&(kind as u8)).cloned());
+            [kind::MAP, Kind::POINTERS].map(|kind| made.live.get(&(kind.byte())).cloned());
         let (Some(map), Some(pointers)) = (map, pointers) else { return Ok(()) };
         let map = map[prng.index(map.len())];
         self.rot(&Damage::of(prng, map));
@@ -225,7 +226,7 @@ impl Life<'_> {
         let looked = looked_by_a_check(self.design, &self.executor, &images)?;
         let list = |page: Page| {
             let bytes = bytes_of(&images, page);
-            let is_list = class_of(&bytes) == Kind::Died as u8 && bytes[LEVEL] == 0;
+            let is_list = class_of(&bytes) == Kind::DIED.byte() && bytes[LEVEL] == 0;
             let died = Died::read(&bytes).filter(|_| is_list)?;
             Some((page, died.runs.iter().map(|run| run.length * PAGE_SIZE as u64).sum::<u64>()))
         };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
+use cow::Kind;
 use designs::CheckOptions;
-use shadow::format::head::Kind;
 use sim::{Executor, Image, PAGE_SIZE, Prng};
 
 use super::judge::{Held, PIECE, class_of};
@@ -61,8 +61,8 @@ pub(super) fn by_class(images: &Images, pages: &[Page]) -> BTreeMap<u8, Vec<Page
 /// Pairs of pages of one class with the same bytes.
 fn twins_among(images: &Images, live: &BTreeMap<u8, Vec<Page>>) -> Vec<[Page; 2]> {
     let (mut first, mut twins) = (BTreeMap::new(), Vec::new());
-    for class in [Kind::Inodes, Kind::Pointers] {
-        for &page in live.get(&(class as u8)).into_iter().flatten() {
+    for class in [Kind::INODES, Kind::POINTERS] {
+        for &page in live.get(&(class.byte())).into_iter().flatten() {
             if let Some(other) = first.insert(bytes_of(images, page), page) {
                 twins.push([other, page]);
             }

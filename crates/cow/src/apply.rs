@@ -3,59 +3,65 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, EntryHeader, kind_bits};
 use vfs::{FileKind, Sequence};
 use vnode::EntryChange;
 
-use crate::commit::Staged;
-use crate::engine::{File, Shadow};
+use crate::balance::Balance;
+use crate::floor::{File, Floor};
 use crate::format::inode::Record;
 use crate::format::pointer::Pointer;
-use crate::format::record::Run;
-use crate::format::{FIRST, INODES, UNIT};
+use crate::format::{FIRST, INODES};
 use crate::inode::Inode;
-use crate::nodes::Node;
+use crate::layout::Layout;
+use crate::node::Node;
 use crate::planted::{Bug, is_planted};
-use crate::runs::Balance;
-use crate::snapshots::Worked;
 use crate::update::{Cut, Placed, Source, Update};
 
-/// An Update that is visible to all readers.
-pub struct Applied {
-    pub(crate) staged: Staged,
-    pub(crate) freed: Freed,
+/// An Update that is visible to all readers, and the rest of it.
+pub struct Applied<L: Layout> {
+    /// Its position in the order of all Updates.
+    pub sequence: u64,
+    /// Units that it has taken and lost.
+    pub balance: Balance,
+    /// Blocks of data that were written, with their checksums.
+    pub written: Vec<(u64, u64)>,
+    /// Data that goes out with the blocks of metadata.
+    pub riding: Vec<(u64, Bytes)>,
+    /// Files that ended.
+    pub ended: Vec<u64>,
+    /// Further work, of the engine alone.
+    pub work: Option<L::Work>,
+    /// Pointers to wrong blocks that were removed.
+    pub given_up: u64,
     /// Whether it may wait for other changes.
-    pub(crate) may_wait: bool,
+    pub may_wait: bool,
 }
 
-/// Resources that an Update freed.
-#[derive(Default)]
-pub struct Freed {
-    pub(crate) units: u64,
-    pub(crate) inos: Vec<u64>,
-}
-
-impl Shadow {
-    pub(crate) fn apply_all(
+impl<L: Layout> Floor<L> {
+    /// Applies an Update: nothing waits.
+    pub fn apply_all(
         &self,
-        mut update: Update,
+        mut update: Update<L>,
         mut see: impl FnMut(&File, Sequence),
-    ) -> Applied {
+    ) -> Applied<L> {
         let sequence = self.next.replace(self.next.get() + 1);
         let mut gone = Balance::default();
         self.take_blocks(std::mem::take(&mut update.blocks), &mut gone);
         for (address, data) in update.riding.iter().filter(|_| !is_planted(Bug::UnseenRiders)) {
-            self.path.hold(address * UNIT as u64, data.clone());
+            self.path.hold(self.byte_of(*address), data.clone());
         }
+        let given_up = update.cut.lost.len() as u64;
         self.cut(std::mem::take(&mut update.cut), &mut gone);
         self.change_chunks(&mut update);
         for (&ino, (file, inode)) in &update.inodes {
             let is_ended = update.ended.contains(&ino);
             let before = if update.born.contains(&ino) { 0 } else { file.look(units_of) };
             let now = if is_ended { 0 } else { inode.facts.units };
-            let others = self.commits.units.get().saturating_sub(before);
-            self.commits.units.set(others + now);
+            let others = self.live.units.get().saturating_sub(before);
+            self.live.units.set(others + now);
             inode.home.change(|bytes| {
                 let record = Record::of_mut(bytes, inode.slot);
                 if is_ended {
@@ -73,54 +79,42 @@ impl Shadow {
         self.count_files(&update);
         if let Some(&last) = update.born.iter().max() {
             let behind = (last + 1).next_multiple_of(INODES);
-            self.commits.next_ino.set(self.commits.next_ino.get().max(behind));
+            self.live.next_ino.set(self.live.next_ino.get().max(behind));
         }
         for (file, inode) in std::mem::take(&mut update.inodes).into_values() {
             file.set_inode(|old| *old = inode);
             see(&file, Sequence(sequence));
         }
         if let Some(link) = update.manner.chain {
-            self.commits.chains.note(link, self.commits.number());
+            self.live.chains.note(link, self.layout.number());
         }
-        let taken = update.taken.keep();
-        let inos = std::mem::take(&mut update.ended);
-        self.leaving.borrow_mut().extend(&inos);
-        let work = update.work.take().map(|work| self.work(work, &mut gone.freed));
-        let Worked { pin, hold, unheld } = work.unwrap_or_default();
-        let Balance { freed, died, .. } = gone;
-        let units = freed.iter().chain(&unheld).map(|run: &Run| run.length).sum();
-        self.leaving_units.set(self.leaving_units.get() + units);
+        gone.taken = update.taken.keep();
+        let ended = std::mem::take(&mut update.ended);
+        self.leaving.borrow_mut().extend(&ended);
         let (written, riding) = (std::mem::take(&mut update.written), update.riding);
-        let answer = None;
-        let staged =
-            Staged { sequence, answer, taken, freed, unheld, died, written, riding, pin, hold };
-        let may_wait = update.manner.may_wait_for_batch;
-        Applied { staged, freed: Freed { units, inos }, may_wait }
+        let (work, may_wait) = (update.work.take(), update.manner.may_wait_for_batch);
+        Applied { sequence, balance: gone, written, riding, ended, work, given_up, may_wait }
     }
 
     /// Counts files that begin and end.
-    fn count_files(&self, update: &Update) {
+    fn count_files(&self, update: &Update<L>) {
         let count = |counted: &Cell<u64>, what: fn(&File) -> bool| {
             let of = |inos: &[u64]| {
                 inos.iter().filter(|&ino| what(&update.inodes[ino].0)).count() as u64
             };
             counted.set(counted.get() + of(&update.born) - of(&update.ended));
         };
-        count(&self.commits.files, |_| true);
-        count(&self.commits.directories, |file| file.kind == FileKind::Directory);
+        count(&self.live.files, |_| true);
+        count(&self.live.directories, |file| file.kind == FileKind::Directory);
     }
 
     /// Sets pointers to new blocks of data, and frees the old ones.
     fn take_blocks(&self, blocks: Vec<Placed>, gone: &mut Balance) {
-        let birth = self.commits.number() + u64::from(is_planted(Bug::WrongBirths));
+        let birth = self.layout.number() + u64::from(is_planted(Bug::WrongBirths));
         for Placed { parent, index, address, sum, was } in blocks {
             let old = self.nodes.child_of(&parent, index);
-            self.check_moved(was, old);
-            if was.is_some() && is_planted(Bug::MovedPins) {
-                gone.freed.push(Run { start: old.address.get(), length: self.per_block() });
-            } else {
-                gone.lose(old, self.per_block(), &self.pins);
-            }
+            assert!(was.is_none_or(|was| was == old), "what is moved was written meanwhile");
+            gone.lose(old, self.per_block(), &self.pins);
             self.nodes.set_child(&parent, index, Pointer::new(address, birth, sum));
             self.nodes.mark_parent(&parent);
         }
@@ -145,7 +139,6 @@ impl Shadow {
             self.pins.uncount_node(pointer.birth.get(), false);
             self.nodes.set_child(&parent, index, Pointer::NULL);
             self.nodes.mark_parent(&parent);
-            self.commits.note_given_up();
         }
         // From the top down, so that a block that goes with its parent changes nothing there.
         for node in cut.nodes.iter().rev() {
@@ -157,7 +150,7 @@ impl Shadow {
     fn vacate(&self, home: &Rc<Node>, gone: &mut Balance) {
         let block = home.place.index;
         let range = block * INODES..(block + 1) * INODES;
-        let is_promised = self.promised.inos.borrow().range(range).next().is_some();
+        let is_promised = self.live.promised.inos.borrow().range(range).next().is_some();
         let is_empty = || (0..INODES).all(|slot| home.inode(slot, Record::is_free));
         if block * INODES >= FIRST && !is_promised && !home.is_gone() && is_empty() {
             self.lose_node(self.nodes.remove(home), gone);
@@ -165,7 +158,7 @@ impl Shadow {
         }
     }
 
-    fn change_chunks(&self, update: &mut Update) {
+    fn change_chunks(&self, update: &mut Update<L>) {
         let (to_new, to_old): (Vec<_>, Vec<_>) = std::mem::take(&mut update.entries)
             .into_iter()
             .partition(|(source, _)| matches!(source, Source::New(_)));
@@ -193,7 +186,7 @@ fn units_of(inode: &Inode) -> u64 {
 }
 
 /// Changes an entry of a chunk.
-pub(crate) fn change_entry(chunk: &mut [u8], entry: &EntryChange) {
+fn change_entry(chunk: &mut [u8], entry: &EntryChange) {
     for (at, piece) in &entry.layout {
         chunk[*at..at + piece.len()].copy_from_slice(piece);
     }
@@ -209,13 +202,6 @@ pub(crate) fn change_entry(chunk: &mut [u8], entry: &EntryChange) {
 }
 
 /// The first chunk of a directory.
-pub(crate) fn first_chunk(ino: u64, parent: u64) -> [u8; CHUNK_SIZE] {
+pub fn first_chunk(ino: u64, parent: u64) -> [u8; CHUNK_SIZE] {
     chunk::first_chunk(ino as u32, parent as u32, kind_bits(FileKind::Directory))
-}
-
-impl Applied {
-    pub(crate) fn into_parts(self) -> (Staged, Option<Freed>) {
-        let has_freed = self.freed.units > 0 || !self.freed.inos.is_empty();
-        (self.staged, has_freed.then_some(self.freed))
-    }
 }

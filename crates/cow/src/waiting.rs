@@ -20,13 +20,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::rc::Rc;
-
-use crate::commit::Commits;
 
 /// Resources taken by plans under way: free again if a plan is cancelled.
 #[derive(Default)]
-pub(crate) struct Promised {
+pub struct Promised {
     /// Numbers of files.
     pub(crate) inos: RefCell<BTreeSet<u64>>,
     /// Where the search for free inode slots continues: behind the block of inodes searched last.
@@ -35,12 +32,13 @@ pub(crate) struct Promised {
     pub(crate) units: Cell<u64>,
     /// Blocks that may die with these Updates.
     pub(crate) deaths: Cell<u64>,
-    pub(crate) waiting: Waiting,
+    /// Plans that wait.
+    pub waiting: Waiting,
 }
 
 /// Number of plans of each sort.
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub struct Waiting {
     /// Plans that hold blocks, and do not wait for room.
     working: Cell<u64>,
     /// Plans that hold blocks, wait for room, and may be refused.
@@ -90,13 +88,13 @@ impl Waiting {
     }
 
     /// Whether a plan holds blocks, or waits for them to be given back.
-    pub(crate) fn is_any(&self) -> bool {
+    pub fn is_any(&self) -> bool {
         [&self.working, &self.refusable, &self.ends, &self.steps]
             .iter()
             .any(|count| count.get() > 0)
     }
 
-    fn wait(&self, sort: Sort, sign: i64) {
+    pub(crate) fn wait(&self, sort: Sort, sign: i64) {
         if sort.holds_blocks {
             add(&self.working, -sign);
         }
@@ -106,30 +104,6 @@ impl Waiting {
             (false, false) => add(&self.steps, sign),
             (false, true) => {} // no plan waits for one that gives nothing back
         }
-    }
-}
-
-/// A plan waits as long as this exists.
-pub(crate) struct Waits {
-    sort: Sort,
-    promised: Rc<Promised>,
-    commits: Rc<Commits>,
-}
-
-impl Waits {
-    pub(crate) fn begin(sort: Sort, promised: &Rc<Promised>, commits: &Rc<Commits>) -> Self {
-        promised.waiting.wait(sort, 1);
-        if sort.holds_blocks {
-            commits.released.notify(); // invariant 2
-        }
-        Self { sort, promised: promised.clone(), commits: commits.clone() }
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        self.promised.waiting.wait(self.sort, -1);
-        self.commits.released.notify();
     }
 }
 

@@ -9,7 +9,7 @@ const UNITS: u64 = WORDS as u64 * u64::BITS as u64;
 
 /// Visited blocks, by their first units. Only parts of the disk that have some take memory.
 #[derive(Default)]
-pub(crate) struct Seen(BTreeMap<u64, Box<[u64; WORDS]>>);
+pub struct Seen(BTreeMap<u64, Box<[u64; WORDS]>>);
 
 /// The part, the word and the bit of a unit.
 fn place(unit: u64) -> (u64, usize, u64) {
@@ -18,17 +18,20 @@ fn place(unit: u64) -> (u64, usize, u64) {
 }
 
 impl Seen {
-    pub(crate) fn insert(&mut self, unit: u64) {
+    /// Notes a visit.
+    pub fn insert(&mut self, unit: u64) {
         let (part, word, bit) = place(unit);
         self.0.entry(part).or_insert_with(|| Box::new([0; WORDS]))[word] |= bit;
     }
 
-    pub(crate) fn remove(&mut self, unit: u64) {
+    /// Forgets it.
+    pub fn remove(&mut self, unit: u64) {
         let (part, word, bit) = place(unit);
         self.0.get_mut(&part).into_iter().for_each(|part| part[word] &= !bit);
     }
 
-    pub(crate) fn has(&self, unit: u64) -> bool {
+    /// Whether a block was visited.
+    pub fn has(&self, unit: u64) -> bool {
         let (part, word, bit) = place(unit);
         self.0.get(&part).is_some_and(|part| part[word] & bit != 0)
     }

@@ -6,21 +6,26 @@ use std::rc::Rc;
 
 use block::{Buffer, IoError, zeros};
 use bytes::Bytes;
+use directory::entry::CHUNK_SIZE;
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use vfs::{FileKind, FsError};
 use vnode::{Content, Space as Kind, Vnode};
 
-use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
+use crate::floor::{BLOCKS_PER_UPDATE, File, Floor};
 use crate::format::pointer::{HIGHEST, Pointer, capacity, reach};
-use crate::format::record::Run;
-use crate::format::{CHUNKS, FAN, UNIT, sum};
+use crate::format::run::Run;
+use crate::format::{CHUNKS, FAN, sum};
 use crate::inode::Inode;
-use crate::nodes::{Node, Parent, Stem};
+use crate::layout::Layout;
+use crate::live::Waits;
+use crate::node::{Node, Parent, Stem};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Cut, Placed, Update};
-use crate::waiting::{Sort, Waits};
-use directory::entry::CHUNK_SIZE;
+use crate::waiting::Sort;
+
+/// New contents of blocks of a file.
+pub type Contents = BTreeMap<u64, Content>;
 
 /// Bytes of one operation that go with its update, at most; or one block.
 const RIDES: usize = 16 << 10;
@@ -29,11 +34,13 @@ const RIDES: usize = 16 << 10;
 const LOADED_AHEAD: u64 = 8;
 
 /// New contents of a block, and their checksum.
-pub(crate) struct Block {
-    pub(crate) data: Bytes,
-    pub(crate) sum: u64,
+pub struct Block {
+    /// The contents.
+    pub data: Bytes,
+    /// The checksum.
+    pub sum: u64,
     /// Whether its memory is a part of a larger buffer that is shared.
-    pub(crate) is_part: bool,
+    pub is_part: bool,
 }
 
 /// Data with its places.
@@ -42,12 +49,12 @@ pub struct Payload {
     /// Adjacent blocks, by their first units.
     runs: Vec<(u64, Vec<Block>)>,
     /// The data is moved, not requested by a client, so it is not cached.
-    pub(crate) is_moved: bool,
+    pub is_moved: bool,
 }
 
 impl Payload {
     /// Adds a block of this many units at a place.
-    pub(crate) fn add(&mut self, address: u64, block: Block, units: u64) {
+    pub fn add(&mut self, address: u64, block: Block, units: u64) {
         match self.runs.last_mut() {
             Some((start, blocks)) if *start + blocks.len() as u64 * units == address => {
                 blocks.push(block);
@@ -89,11 +96,11 @@ impl Behind {
     }
 }
 
-impl Shadow {
+impl<L: Layout> Floor<L> {
     /// Takes places for blocks of a file.
-    pub(crate) async fn plan_data(
+    pub async fn plan_data(
         &self,
-        update: &mut Update,
+        update: &mut Update<L>,
         file: &File,
         set: &BTreeMap<u64, Content>,
     ) -> Result<Payload, FsError> {
@@ -126,7 +133,7 @@ impl Shadow {
         if count > 0 && !self.may_take(count, cost, update, grows) {
             return Err(FsError::NoSpace);
         }
-        let runs = self.space.take_blocks(count).ok_or(FsError::NoSpace)?;
+        let runs = self.layout.place(count).ok_or(FsError::NoSpace)?;
         update.taken.hold(&runs);
         update.inode(file).facts.units += added * self.per_block();
         update.fills_holes |= grows;
@@ -150,38 +157,42 @@ impl Shadow {
 
     /// Waits until there is room for this many blocks, at least with the pool, as long as plans or
     /// updates under way may free some.
-    async fn wait_for_room(&self, blocks: u64, cost: u64, update: &Update) -> Result<(), FsError> {
+    async fn wait_for_room(
+        &self,
+        blocks: u64,
+        cost: u64,
+        update: &Update<L>,
+    ) -> Result<(), FsError> {
         let mut waits = None;
         while blocks > 0 && !self.may_take(blocks, cost, update, false) {
-            if self.commits.horizon.has_stopped() {
+            if self.live.horizon.has_stopped() {
                 return Err(FsError::Io);
             }
-            if self.commits.is_refused() && !update.manner.goes_on {
+            if self.is_refused() && !update.manner.goes_on {
                 return Err(FsError::NoSpace);
             }
             let sort = update.sort();
             if !update.may_take_pool() || !self.more_comes(sort, waits.is_some()) {
                 return Err(FsError::NoSpace);
             }
-            waits.get_or_insert_with(|| Waits::begin(sort, &self.promised, &self.commits));
-            self.released().wait().await;
+            waits.get_or_insert_with(|| Waits::begin(sort, &self.live));
+            self.live.released.wait().await;
         }
         Ok(())
     }
 
     /// Whether there is room for this many blocks, and no other plan comes first.
-    fn may_take(&self, blocks: u64, cost: u64, update: &Update, grows: bool) -> bool {
-        let comes_first = update.may_take_pool() || !self.promised.waiting.has_steps();
+    fn may_take(&self, blocks: u64, cost: u64, update: &Update<L>, grows: bool) -> bool {
+        let comes_first = update.may_take_pool() || !self.live.promised.waiting.has_steps();
         comes_first && self.has_room(blocks, cost, update.kind, grows)
     }
 
     /// Whether plans or updates under way may free room for a plan of this sort. `waits` says
-    /// whether it waits already. If there are none, requests a fold.
+    /// whether it waits already. If there are none, the engine may begin an update for it.
     pub(crate) fn more_comes(&self, sort: Sort, waits: bool) -> bool {
-        self.commits.is_busy()
-            || self.commits.horizon.through().0 + 1 < self.next.get()
-            || self.promised.waiting.holds_up(sort, waits)
-            || self.commits.fold_for_room()
+        self.live.horizon.through().0 + 1 < self.next.get()
+            || self.live.promised.waiting.holds_up(sort, waits)
+            || self.layout.makes_room()
     }
 
     /// All bytes of a block, with zeros around the given ones; and whether they are a part of a
@@ -211,9 +222,9 @@ impl Shadow {
     }
 
     /// Writes data to its places, or lets it go with the update. Returns whether it was written.
-    pub(crate) async fn write_data(
+    pub async fn write_data(
         &self,
-        update: &mut Update,
+        update: &mut Update<L>,
         payload: Payload,
     ) -> Result<bool, FsError> {
         let blocks: usize = payload.runs.iter().map(|(_, blocks)| blocks.len()).sum();
@@ -229,13 +240,11 @@ impl Shadow {
             let length = blocks.len() as u64 * self.per_block();
             Run { start: *start, length }
         });
-        self.commits.discard(places).await;
+        self.layout.prepare(places).await;
         let writes = payload.runs.iter().map(|(start, blocks)| {
             let pieces = blocks.iter().map(|block| block.data.clone()).collect();
-            self.path.write(start * UNIT as u64, pieces)
+            self.path.write(self.byte_of(*start), pieces)
         });
-        let bytes = blocks as u64 * self.block_size();
-        self.commits.count(|counts| counts.data_bytes += bytes);
         // All writes have ended before any place has a new owner, even if some failed.
         let written = join_all(writes.collect::<Vec<_>>()).await;
         let written: Result<Vec<()>, IoError> = written.into_iter().collect();
@@ -257,7 +266,7 @@ impl Shadow {
     /// cached as it; others that are parts of one are copied, so that none keeps much more memory
     /// than its own.
     fn keep_written(&self, start: u64, blocks: &[Block]) {
-        let mut at = start * UNIT as u64;
+        let mut at = self.byte_of(start);
         let piece = |block: &Block| block.data.as_ptr().addr() / block::PART;
         let are_one =
             |one: &Block, next: &Block| one.is_part && next.is_part && piece(one) == piece(next);
@@ -357,7 +366,7 @@ impl Shadow {
     /// that is left.
     pub(crate) async fn plan_cut(
         &self,
-        update: &mut Update,
+        update: &mut Update<L>,
         file: &File,
         size: u64,
     ) -> Result<u64, FsError> {
@@ -390,9 +399,9 @@ impl Shadow {
     ///
     /// # Errors
     /// [`FsError::Corrupt`] if the file cannot become shorter than it is.
-    pub(crate) async fn plan_shorter(
+    pub async fn plan_shorter(
         &self,
-        update: &mut Update,
+        update: &mut Update<L>,
         file: &File,
         size: u64,
     ) -> Result<u64, FsError> {
@@ -416,7 +425,7 @@ impl Shadow {
     /// Plans zeros behind the new end in the last block of a truncated file.
     pub(crate) async fn plan_tail(
         &self,
-        update: &mut Update,
+        update: &mut Update<L>,
         file: &File,
         size: u64,
     ) -> Result<(), FsError> {
@@ -427,7 +436,7 @@ impl Shadow {
         if pointer.is_null() {
             return Ok(());
         }
-        let at = pointer.offset();
+        let at = self.nodes.byte_of(pointer);
         let data =
             self.path.read(at..at + there as u64, &[pointer.sum.get()]).await.map_err(|error| {
                 match error.kind {
@@ -459,7 +468,7 @@ impl Shadow {
 
     /// Number of blocks to claim for one that is written UNSTABLE, including the metadata that
     /// leads to it.
-    pub(crate) fn claim_for(&self, file: &Vnode<Inode>, lbn: u64, has_neighbour: bool) -> u64 {
+    pub fn claim_for(&self, file: &Vnode<Inode>, lbn: u64, has_neighbour: bool) -> u64 {
         if has_neighbour && !lbn.is_multiple_of(FAN) || is_planted(Bug::HollowClaims) {
             return 1;
         }

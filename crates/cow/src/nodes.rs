@@ -1,6 +1,6 @@
 //! Blocks of metadata in memory, in the trees that they form.
 //!
-//! A tree hangs from a *stem*: the superblock's, or a file's inode. Its blocks are found by owner,
+//! A tree hangs from a *stem*: the volume's, or a file's inode. Its blocks are found by owner,
 //! level and index, never by their address, which changes with each update. Blocks of snapshots
 //! never move, and are found by their address. A block holds a reference to the one above it, so
 //! the path from a changed block up to the stem is always in memory, and sealing an update reads
@@ -20,14 +20,14 @@
 //!    removes a block has it in memory, and a block that is being read is not yet in memory; and
 //!    the blocks that an update on its way writes stay in memory until the device has them.
 //!
-//! Not asserted: 2, of which [`BlockCache`] asserts the first half; 3, which a comparison decides.
+//! Not asserted: 1, which `sealing` asserts; 2, of which [`BlockCache`] asserts the first half; 3,
+//! which a comparison decides.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
 use block::Buffer;
-use bytes::Bytes;
 use cache::blocks::Loading;
 use cache::{BlockCache, Budget, DataPath};
 use futures::FutureExt;
@@ -37,11 +37,10 @@ use vfs::FsError;
 use crate::format::head::{Kind, Place, Secret, is};
 use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, Root, Tree, WIDTH, capacity, reach};
-use crate::format::superblock::TREES;
-use crate::format::{FAN, UNIT, sum};
+use crate::format::{FAN, UNIT};
 use crate::held_trees::{HeldTrees, are_of_one_tree};
-use crate::node::tree_of;
-pub(crate) use crate::node::{Node, Parent, Stem};
+use crate::layout::Disk;
+use crate::node::{Node, Parent, Stem, tree_of};
 use crate::numbers::Occupied;
 use crate::planted::{Bug, is_planted};
 
@@ -52,7 +51,7 @@ fn number(owner: u64, level: u8, index: u64) -> u64 {
 }
 
 /// A block that is filled anew: its old content is not read, by any task, as long as this exists.
-pub(crate) struct Anew<'a> {
+pub struct Anew<'a> {
     stem: Stem,
     level: u8,
     index: u64,
@@ -65,8 +64,10 @@ pub(crate) struct Anew<'a> {
 
 /// Selects one of the leaves of a tree.
 #[derive(Clone, Copy)]
-pub(crate) enum Which {
+pub enum Which {
+    /// The first one.
     First,
+    /// The last one.
     Last,
 }
 
@@ -75,27 +76,35 @@ fn is_too_far(owner: u64, index: u64) -> bool {
     owner >> 32 != 0 || index >> 29 != 0
 }
 
+/// Trees that do not belong to files: that of the inodes, of replies, of snapshots, of their lists,
+/// of the blocks of these, and two of the engine's own.
+pub const TREES: usize = 7;
+
 /// See the module's prose.
-pub(crate) struct Nodes {
+pub struct Nodes<D> {
     cache: BlockCache<Node>,
     /// Blocks of snapshots, by their addresses.
     held: BlockCache<Node>,
-    pub(crate) path: Rc<DataPath>,
-    /// The trees of the superblock, as they are now.
+    disk: D,
+    /// The device, and data in memory.
+    pub path: Rc<DataPath>,
+    /// The roots of trees, as they are now.
     pub(crate) trees: RefCell<[Tree; TREES]>,
-    dirty: RefCell<Vec<Rc<Node>>>,
-    dirty_count: Cell<u64>,
+    pub(crate) dirty: RefCell<Vec<Rc<Node>>>,
+    pub(crate) dirty_count: Cell<u64>,
     /// Number of blocks that were read from another version than the first.
     mended: Cell<u64>,
     /// The trees whose blocks may be mended on reading.
-    pub(crate) held_trees: HeldTrees,
+    pub held_trees: HeldTrees,
     secret: Secret,
     /// Whether a rotten copy stays as it is.
-    pub(crate) is_only_read: Cell<bool>,
+    pub is_only_read: Cell<bool>,
 }
 
-impl Nodes {
-    pub(crate) fn new(
+impl<D: Disk> Nodes<D> {
+    /// The trees with these roots.
+    pub fn new(
+        disk: D,
         path: Rc<DataPath>,
         budget: Rc<Budget>,
         trees: [Tree; TREES],
@@ -104,6 +113,7 @@ impl Nodes {
         Self {
             cache: BlockCache::new(UNIT as u64, budget.clone()),
             held: BlockCache::new(UNIT as u64, budget),
+            disk,
             path,
             trees: RefCell::new(trees),
             dirty: RefCell::default(),
@@ -115,39 +125,39 @@ impl Nodes {
         }
     }
 
-    /// The trees of the superblock, as they are now.
-    pub(crate) fn trees(&self) -> [Tree; TREES] {
+    /// The roots of trees, as they are now.
+    pub fn trees(&self) -> [Tree; TREES] {
         *self.trees.borrow()
     }
 
     /// The volume's secret.
-    pub(crate) fn secret(&self) -> &Secret {
+    pub fn secret(&self) -> &Secret {
         &self.secret
     }
 
     /// Number of blocks that were mended on reading.
-    pub(crate) fn mended(&self) -> u64 {
+    pub fn mended(&self) -> u64 {
         self.mended.get()
     }
 
     /// Counts a block that was mended on reading.
-    pub(crate) fn count_mended(&self) {
+    pub fn count_mended(&self) {
         self.mended.set(self.mended.get() + 1);
     }
 
     /// Number of dirty blocks.
-    pub(crate) fn dirty_count(&self) -> u64 {
+    pub fn dirty_count(&self) -> u64 {
         self.dirty_count.get()
     }
 
     /// Evicts blocks that no task needs.
-    pub(crate) fn evict(&self) {
+    pub fn evict(&self) {
         self.cache.evict();
         self.held.evict();
     }
 
     /// The same, if memory is short.
-    pub(crate) fn relieve(&self) {
+    pub fn relieve(&self) {
         if self.cache.budget().is_short() {
             self.evict();
         }
@@ -155,7 +165,7 @@ impl Nodes {
 
     /// The children of a block of pointers, or of the root: their parent, their level, and their
     /// indexes there.
-    pub(crate) fn below(&self, stem: &Stem, above: Option<&Rc<Node>>) -> (Parent, u8, Range<u64>) {
+    pub fn below(&self, stem: &Stem, above: Option<&Rc<Node>>) -> (Parent, u8, Range<u64>) {
         match above {
             Some(node) => {
                 let Place { level, index, .. } = node.place;
@@ -166,14 +176,14 @@ impl Nodes {
     }
 
     /// Replaces the tree of inodes: no block of the old one is in use.
-    pub(crate) fn set_inodes(&self, tree: Tree) {
+    pub fn set_inodes(&self, tree: Tree) {
         let is_idle = self.dirty.borrow().iter().all(|node| !node.is_pinnable());
         assert!(is_idle, "what is to go out goes out before");
         self.trees.borrow_mut()[0] = tree;
     }
 
     /// Resets a tree if it is empty; returns whether it is.
-    pub(crate) fn clear(&self, stem: &Stem) -> bool {
+    pub fn clear(&self, stem: &Stem) -> bool {
         let tree = &mut self.trees.borrow_mut()[tree_of(stem)];
         let is_empty = tree.root.pointers.iter().all(Pointer::is_null);
         if is_empty {
@@ -183,7 +193,7 @@ impl Nodes {
     }
 
     /// Height of a tree.
-    pub(crate) fn height(&self, stem: &Stem) -> u8 {
+    pub fn height(&self, stem: &Stem) -> u8 {
         match stem {
             Stem::File(_, home, slot) => home.inode(*slot, |record| record.height),
             Stem::Pinned(tree) => tree.height,
@@ -213,7 +223,7 @@ impl Nodes {
     }
 
     /// The pointer to a child.
-    pub(crate) fn child_of(&self, parent: &Parent, index: u64) -> Pointer {
+    pub fn child_of(&self, parent: &Parent, index: u64) -> Pointer {
         match parent {
             Parent::Node(node) => node.child(index),
             Parent::Stem(stem) => self.root(stem).pointers[index as usize],
@@ -221,7 +231,7 @@ impl Nodes {
     }
 
     /// Sets the pointer to a child. The caller marks the parent.
-    pub(crate) fn set_child(&self, parent: &Parent, index: u64, pointer: Pointer) {
+    pub fn set_child(&self, parent: &Parent, index: u64, pointer: Pointer) {
         match parent {
             Parent::Node(node) => node.set_child(index, pointer),
             Parent::Stem(stem) => {
@@ -233,21 +243,31 @@ impl Nodes {
     }
 
     /// The block with this level and index, if it is in memory.
-    pub(crate) fn find(&self, stem: &Stem, level: u8, index: u64) -> Option<Rc<Node>> {
+    pub fn find(&self, stem: &Stem, level: u8, index: u64) -> Option<Rc<Node>> {
         let owner = stem.owner();
         if is_too_far(owner, index) { None } else { self.cache.get(number(owner, level, index)) }
     }
 
+    /// The first byte of the block to which a pointer leads; none if the device has no such place.
+    pub fn locate(&self, pointer: Pointer) -> Option<u64> {
+        self.disk.locate(pointer)
+    }
+
+    /// The same; for an impossible address a byte that no device has.
+    pub fn byte_of(&self, pointer: Pointer) -> u64 {
+        self.locate(pointer).unwrap_or(1 << 62)
+    }
+
     /// Whether the address of a pointer is on the device.
-    pub(crate) fn is_on_disk(&self, pointer: Pointer) -> bool {
-        pointer.address.get() < self.path.device().geometry().size / UNIT as u64
+    pub fn is_on_disk(&self, pointer: Pointer) -> bool {
+        self.locate(pointer).is_some()
     }
 
     /// The block with this level and index; none for a hole.
     ///
     /// # Errors
     /// [`FsError::Io`] if it cannot be read; [`FsError::Corrupt`] if it is another block.
-    pub(crate) fn get<'a>(
+    pub fn get<'a>(
         &'a self,
         stem: &'a Stem,
         level: u8,
@@ -343,7 +363,7 @@ impl Nodes {
     }
 
     /// Checks that bytes that match the checksum of a pointer are the right block (invariant 3).
-    pub(crate) fn check(
+    pub fn check(
         &self,
         stem: &Stem,
         (level, index): (u8, u64),
@@ -365,7 +385,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::get`].
-    pub(crate) async fn parent(
+    pub async fn parent(
         &self,
         stem: &Stem,
         level: u8,
@@ -385,7 +405,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::get`].
-    pub(crate) async fn leaf(&self, stem: &Stem, index: u64) -> Result<Pointer, FsError> {
+    pub async fn leaf(&self, stem: &Stem, index: u64) -> Result<Pointer, FsError> {
         if index >= capacity(self.height(stem)) {
             return Ok(Pointer::NULL);
         }
@@ -395,7 +415,7 @@ impl Nodes {
 
     /// The first leaf, from this one on, that has a pointer, or the last, as far as the blocks
     /// above can be read. Holes take no time, whatever the size of a file claims.
-    pub(crate) fn leaf_from<'a>(
+    pub fn leaf_from<'a>(
         &'a self,
         stem: &'a Stem,
         above: Option<Rc<Node>>,
@@ -429,7 +449,7 @@ impl Nodes {
 
     /// Notes the leaves that a tree has. All leaves below an unreadable block may exist, up to
     /// `end`.
-    pub(crate) fn note_leaves<'a>(
+    pub fn note_leaves<'a>(
         &'a self,
         stem: &'a Stem,
         above: Option<Rc<Node>>,
@@ -465,7 +485,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::get`]; [`FsError::FileTooLarge`].
-    pub(crate) fn make_parent<'a>(
+    pub fn make_parent<'a>(
         &'a self,
         stem: &'a Stem,
         level: u8,
@@ -491,7 +511,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::make_parent`].
-    pub(crate) async fn make(
+    pub async fn make(
         &self,
         stem: &Stem,
         level: u8,
@@ -513,7 +533,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::make_parent`].
-    pub(crate) async fn make_anew<'a>(
+    pub async fn make_anew<'a>(
         &'a self,
         stem: Stem,
         index: u64,
@@ -539,7 +559,7 @@ impl Nodes {
 
     /// Prepares to fill anew an unreadable block of any level, and all below it. Its parent stays
     /// in memory as long as `parent` does, or is filled anew before it.
-    pub(crate) async fn instead<'a>(
+    pub async fn instead<'a>(
         &'a self,
         stem: Stem,
         (level, index): (u8, u64),
@@ -560,7 +580,7 @@ impl Nodes {
     ///
     /// # Errors
     /// [`FsError::Io`] if a block cannot be read, and may come back.
-    pub(crate) async fn renew(&self, stem: &Stem, index: u64) -> Result<(), FsError> {
+    pub async fn renew(&self, stem: &Stem, index: u64) -> Result<(), FsError> {
         let mut above = None;
         for (level, at, parent) in self.unreadable(stem, index).await? {
             let parent = parent.or_else(|| above.take());
@@ -577,7 +597,7 @@ impl Nodes {
     ///
     /// # Errors
     /// [`FsError::Io`].
-    pub(crate) async fn unreadable(
+    pub async fn unreadable(
         &self,
         stem: &Stem,
         leaf: u64,
@@ -598,7 +618,7 @@ impl Nodes {
     }
 
     /// Makes such a block, for the caller to fill and mark at once.
-    pub(crate) fn begin_anew(&self, anew: &Anew<'_>) -> Rc<Node> {
+    pub fn begin_anew(&self, anew: &Anew<'_>) -> Rc<Node> {
         let Anew { stem, level, index, here, .. } = anew;
         let (level, index) = (*level, *index);
         if let Some(node) = here.clone().or_else(|| self.find(stem, level, index)) {
@@ -619,7 +639,7 @@ impl Nodes {
     }
 
     /// Removes blocks that were made for a change which did not need them after all.
-    pub(crate) fn unmake(&self, made: &mut Vec<Rc<Node>>) {
+    pub fn unmake(&self, made: &mut Vec<Rc<Node>>) {
         while let Some(node) = made.pop() {
             let is_hole = !node.is_dirty.get() && !node.is_gone.get() && node.pointer().is_null();
             // Only the cache and this function hold it: no task is about to fill it, and it has no
@@ -638,7 +658,7 @@ impl Nodes {
             return Err(FsError::FileTooLarge);
         }
         let place =
-            Place { kind: Kind::Pointers, owner: stem.owner(), level: height + 1, index: 0 };
+            Place { kind: Kind::POINTERS, owner: stem.owner(), level: height + 1, index: 0 };
         let (old, parent) = (self.root(stem), Parent::Stem(stem.clone()));
         let top = self.adopt(place, parent, Buffer::zeroed(UNIT), Pointer::NULL);
         (0..).zip(old.pointers).for_each(|(index, pointer)| top.set_child(index, pointer));
@@ -662,7 +682,7 @@ impl Nodes {
     }
 
     /// Marks a changed block, and its parents, as dirty: they go out with the next update.
-    pub(crate) fn mark(&self, node: &Rc<Node>) {
+    pub fn mark(&self, node: &Rc<Node>) {
         let mut next = Some(node.clone());
         while let Some(node) = next {
             assert!(!node.is_gone.get(), "what is gone is not changed");
@@ -680,14 +700,14 @@ impl Nodes {
     }
 
     /// The same for the holder of a pointer.
-    pub(crate) fn mark_parent(&self, parent: &Parent) {
+    pub fn mark_parent(&self, parent: &Parent) {
         if let Parent::Node(node) | Parent::Stem(Stem::File(_, node, _)) = parent {
             self.mark(node);
         }
     }
 
     /// Removes a block with all that is below it. Returns its old pointer.
-    pub(crate) fn remove(&self, node: &Rc<Node>) -> Pointer {
+    pub fn remove(&self, node: &Rc<Node>) -> Pointer {
         if !node.is_gone.replace(true) {
             assert!(!node.place.is_twice(), "the root directory stays");
             let Place { owner, level, index, .. } = node.place;
@@ -706,7 +726,7 @@ impl Nodes {
     }
 
     /// The same, including parents left without children. Returns their old pointers.
-    pub(crate) fn remove_way(&self, node: &Rc<Node>) -> Vec<Pointer> {
+    pub fn remove_way(&self, node: &Rc<Node>) -> Vec<Pointer> {
         let mut stood = Vec::new();
         let mut next = Some(node.clone());
         while let Some(node) = next {
@@ -728,60 +748,5 @@ impl Nodes {
             !above.child(child).is_null() || !is_too_far(owner, child) && is_here()
         };
         !(index * FAN..(index + 1) * FAN).any(is_there)
-    }
-
-    /// Takes the dirty blocks, in the order in which they are to be sealed: children before
-    /// parents, files before inodes, and these before all others.
-    pub(crate) fn take_dirty(&self) -> Vec<Rc<Node>> {
-        let mut dirty = self.dirty.take();
-        dirty.retain(|node| !node.is_gone.get());
-        assert_eq!(dirty.len() as u64, self.dirty_count.take(), "each is counted");
-        let class = |node: &Node| match node.place.owner {
-            0 => 1,
-            _ if node.is_pinnable() => 0,
-            _ => 2,
-        };
-        dirty.sort_by_key(|node| {
-            let Place { owner, level, index, .. } = node.place;
-            (class(node), level, owner, index)
-        });
-        dirty
-    }
-
-    /// Seals a block: its address is `address` from now on, with the birth `birth`, and if `twin`
-    /// is not 0, there is a copy there. Returns its bytes, their checksum and its old pointers.
-    /// Nothing waits.
-    pub(crate) fn seal(
-        &self,
-        node: &Node,
-        (address, twin): (u64, u64),
-        birth: u64,
-    ) -> (Buffer, u64, [Pointer; 2]) {
-        assert!(node.is_dirty.replace(false), "what is clean stays where it is");
-        let mut copy = Buffer::copied(&node.bytes.borrow());
-        self.seal_copy(&mut copy, node.place, birth);
-        let sum = sum(&copy);
-        let (old, old_twin) = (node.pointer.get(), node.twin());
-        let told = if is_planted(Bug::StaleSums) && !old.is_null() { old.sum.get() } else { sum };
-        let pointer = Pointer::new(address, birth, told);
-        node.pointer.set(pointer);
-        let parent = node.parent.borrow();
-        if let Parent::Node(above) | Parent::Stem(Stem::File(_, above, _)) = &*parent {
-            assert!(above.is_dirty.get(), "invariant 1: what leads to it changes with it");
-        }
-        self.set_child(&parent, node.place.index, pointer);
-        node.twin.set(twin);
-        if node.place.is_twice() {
-            self.set_twin(&parent, twin);
-        }
-        (copy, sum, [old, old_twin])
-    }
-
-    /// For a planted bug: the address of a sealed block, and its present bytes.
-    pub(crate) fn thawed(&self, node: &Node) -> (u64, Bytes) {
-        let mut copy = Buffer::copied(&node.bytes.borrow());
-        let pointer = node.pointer();
-        self.seal_copy(&mut copy, node.place, pointer.birth.get());
-        (pointer.address.get(), copy.freeze())
     }
 }

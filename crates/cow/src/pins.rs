@@ -13,7 +13,7 @@
 //! 4. A run that goes on a list has a holder; so a list becomes loose when a snapshot releases its
 //!    blocks, and stays so.
 //!
-//! Not asserted: 2, which [`mod@crate::check`] tests; 3, which is up to the layers above.
+//! Not asserted: 2, which the checks of engines test; 3, which is up to the layers above.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,9 +22,8 @@ use std::ops::{Bound, Range};
 use vfs::{SnapshotNumber, SnapshotUsage, Timestamp};
 use vnode::FoundSnapshots;
 
-use crate::format::record::Span;
-use crate::format::snapshot::{List, RUNS, State, Told};
-use crate::format::superblock::Snapshots;
+use crate::format::run::Span;
+use crate::format::snapshot::{List, RUNS, Snapshots, State, Told};
 use crate::format::{FAN, UNIT};
 use crate::numbers::{Numbers, Occupied};
 use crate::planted::{Bug, is_planted};
@@ -36,14 +35,16 @@ const MOST_DIED: u64 = 1 << 28;
 
 /// A dead list, and the slot of its line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Listing {
-    pub(crate) slot: u64,
-    pub(crate) list: List,
+pub struct Listing {
+    /// The slot of its line.
+    pub slot: u64,
+    /// The list.
+    pub list: List,
 }
 
 /// See the module's prose.
 #[derive(Default)]
-pub(crate) struct Pins {
+pub struct Pins {
     /// All snapshots, with the slots of their lines.
     all: RefCell<BTreeMap<u64, (Told, u64)>>,
     /// Numbers of the snapshots that hold something, with the updates that made them, in order.
@@ -66,8 +67,8 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// From the fields of a superblock, all lines, and the places of blocks of lists.
-    pub(crate) fn new(
+    /// From the fields of the newest root, all lines, and the places of blocks of lists.
+    pub fn new(
         said: &Snapshots,
         all: BTreeMap<u64, (Told, u64)>,
         lists: BTreeMap<Span, Listing>,
@@ -98,8 +99,8 @@ impl Pins {
         pins
     }
 
-    /// The fields of the next superblock, without its trees.
-    pub(crate) fn said(&self) -> Snapshots {
+    /// The fields of the next root, without its trees.
+    pub fn said(&self) -> Snapshots {
         Snapshots {
             line_slots: self.line_slots.end(),
             list_slots: self.list_slots.end(),
@@ -113,29 +114,30 @@ impl Pins {
         }
     }
 
-    pub(crate) fn found(&self) -> FoundSnapshots {
+    /// The snapshots, for the layers above.
+    pub fn found(&self) -> FoundSnapshots {
         let all = self.all.borrow().values().map(|(told, _)| told.snapshot()).collect();
         let last = SnapshotNumber(self.last.get());
         FoundSnapshots { all, last, changed: self.changed.get() }
     }
 
     /// Number of snapshots, including those being deleted.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.all.borrow().len() as u64
     }
 
     /// A snapshot, with the slot of its line.
-    pub(crate) fn told(&self, number: SnapshotNumber) -> Option<(Told, u64)> {
+    pub fn told(&self, number: SnapshotNumber) -> Option<(Told, u64)> {
         self.all.borrow().get(&number.0).cloned()
     }
 
     /// All snapshots, with the slots of their lines.
-    pub(crate) fn lines(&self) -> BTreeMap<u64, (Told, u64)> {
+    pub fn lines(&self) -> BTreeMap<u64, (Told, u64)> {
         self.all.borrow().clone()
     }
 
     /// Number of snapshots that hold something.
-    pub(crate) fn holders(&self) -> usize {
+    pub fn holders(&self) -> usize {
         self.holders.borrow().len()
     }
 
@@ -145,22 +147,22 @@ impl Pins {
     }
 
     /// Whether a snapshot holds a block of the live tree with this birth.
-    pub(crate) fn holds(&self, birth: u64) -> bool {
+    pub fn holds(&self, birth: u64) -> bool {
         self.newest().is_some_and(|update| birth <= update)
     }
 
     /// The number of the next snapshot.
-    pub(crate) fn next_number(&self) -> u64 {
+    pub fn next_number(&self) -> u64 {
         self.last.get() + 1
     }
 
     /// Lines of lists from this one on are free.
-    pub(crate) fn list_slots(&self) -> u64 {
+    pub fn list_slots(&self) -> u64 {
         self.list_slots.end()
     }
 
     /// The holders of a block with this birth that dies now: none if no snapshot holds it.
-    pub(crate) fn span_of(&self, birth: u64) -> Option<Span> {
+    pub fn span_of(&self, birth: u64) -> Option<Span> {
         if is_planted(Bug::ForgottenPins) {
             return None;
         }
@@ -171,43 +173,48 @@ impl Pins {
     }
 
     /// Whether a snapshot is left that holds dead blocks of this span.
-    pub(crate) fn has_holder(&self, span: Span) -> bool {
+    pub fn has_holder(&self, span: Span) -> bool {
         self.first_holder(span).is_some()
     }
 
+    /// Asserts that no snapshot is left that holds dead blocks of this span.
+    pub fn assert_loose(&self, span: Span) {
+        assert!(!self.has_holder(span) || is_planted(Bug::GreedyDeletions), "it is held");
+    }
+
     /// The slot for the line of a new snapshot.
-    pub(crate) fn next_line(&self) -> u64 {
+    pub fn next_line(&self) -> u64 {
         self.line_slots.next(1)[0]
     }
 
     /// Slots for the lines of new lists.
-    pub(crate) fn next_lists(&self, count: usize) -> Vec<u64> {
+    pub fn next_lists(&self, count: usize) -> Vec<u64> {
         self.list_slots.next(count)
     }
 
     /// Places for new blocks of lists.
-    pub(crate) fn next_died(&self, count: usize) -> Vec<u64> {
+    pub fn next_died(&self, count: usize) -> Vec<u64> {
         self.died_slots.next(count)
     }
 
     /// Notes that nothing is known of these places.
-    pub(crate) fn pass_died(&self, places: Range<u64>) {
+    pub fn pass_died(&self, places: Range<u64>) {
         places.for_each(|place| self.died_slots.take(place));
         self.changes.set(self.changes.get() + 1);
     }
 
     /// Blocks of metadata that lead to files of the live tree, and blocks of inodes.
-    pub(crate) fn nodes(&self) -> u64 {
+    pub fn nodes(&self) -> u64 {
         self.nodes.get()
     }
 
     /// Counts a block of metadata that is new in the live tree.
-    pub(crate) fn count_node(&self) {
+    pub fn count_node(&self) {
         self.nodes.set(self.nodes.get() + 1);
     }
 
     /// Counts a block with this birth that left the live tree, or was replaced.
-    pub(crate) fn uncount_node(&self, birth: u64, is_replaced: bool) {
+    pub fn uncount_node(&self, birth: u64, is_replaced: bool) {
         if !is_replaced {
             self.nodes.set(self.nodes.get().saturating_sub(1));
         }
@@ -217,7 +224,7 @@ impl Pins {
     }
 
     /// Adds a snapshot with this record.
-    pub(crate) fn pin(&self, told: Told, slot: u64) {
+    pub fn pin(&self, told: Told, slot: u64) {
         let newer = self.newest().is_none_or(|newest| newest < told.update);
         assert!(told.number > self.last.get() && newer, "invariant 1");
         self.last.set(told.number);
@@ -230,7 +237,7 @@ impl Pins {
     }
 
     /// Notes that a snapshot is no longer found by its name.
-    pub(crate) fn delete(&self, number: SnapshotNumber, at: Timestamp) {
+    pub fn delete(&self, number: SnapshotNumber, at: Timestamp) {
         self.changed.set(at);
         if let Some((told, _)) = self.all.borrow_mut().get_mut(&number.0) {
             told.state = State::Deleting;
@@ -238,7 +245,7 @@ impl Pins {
     }
 
     /// Notes that a snapshot holds nothing any more.
-    pub(crate) fn let_go(&self, number: SnapshotNumber) {
+    pub fn let_go(&self, number: SnapshotNumber) {
         if let Some((told, _)) = self.all.borrow_mut().get_mut(&number.0) {
             told.state = State::Gone;
         }
@@ -252,14 +259,14 @@ impl Pins {
     }
 
     /// Counts units that its deletion has freed.
-    pub(crate) fn count_freed(&self, number: SnapshotNumber, units: u64) {
+    pub fn count_freed(&self, number: SnapshotNumber, units: u64) {
         if let Some((told, _)) = self.all.borrow_mut().get_mut(&number.0) {
             told.freed += units;
         }
     }
 
     /// Removes a snapshot of which nothing is left.
-    pub(crate) fn end(&self, number: SnapshotNumber) {
+    pub fn end(&self, number: SnapshotNumber) {
         let ended = self.all.borrow_mut().remove(&number.0);
         ended.iter().for_each(|(_, slot)| self.line_slots.give_back(*slot));
         if self.all.borrow().is_empty() {
@@ -268,12 +275,12 @@ impl Pins {
     }
 
     /// The list of this span, if there is one.
-    pub(crate) fn list(&self, span: Span) -> Option<Listing> {
+    pub fn list(&self, span: Span) -> Option<Listing> {
         self.lists.borrow().get(&span).copied()
     }
 
     /// The first list behind this one that has no snapshot left.
-    pub(crate) fn loose_list(&self, behind: Option<Span>) -> Option<Listing> {
+    pub fn loose_list(&self, behind: Option<Span>) -> Option<Listing> {
         let lists = self.lists.borrow();
         if is_planted(Bug::GreedyDeletions) {
             let damaged = self.damaged.borrow();
@@ -292,29 +299,29 @@ impl Pins {
     }
 
     /// Notes that the last block of a list is damaged: the runs on it are not freed.
-    pub(crate) fn note_damage(&self, span: Span) {
+    pub fn note_damage(&self, span: Span) {
         self.damaged.borrow_mut().insert(span);
         self.loose.borrow_mut().remove(&span);
     }
 
     /// Blocks of lists have places below this one.
-    pub(crate) fn died_slots(&self) -> u64 {
+    pub fn died_slots(&self) -> u64 {
         self.died_slots.end()
     }
 
     /// Lists of blocks that died after the snapshot of this number was made.
-    pub(crate) fn lists_behind(&self, number: SnapshotNumber) -> Vec<Listing> {
+    pub fn lists_behind(&self, number: SnapshotNumber) -> Vec<Listing> {
         let lists = self.lists.borrow();
         lists.values().filter(|listing| listing.list.span.end > number.0).copied().collect()
     }
 
     /// Number of changes of lists other than by folds.
-    pub(crate) fn changes(&self) -> u64 {
+    pub fn changes(&self) -> u64 {
         self.changes.get()
     }
 
     /// Sets a list after a fold, with the places of its new blocks.
-    pub(crate) fn set_list(&self, listing: Listing, new: &[u64]) {
+    pub fn set_list(&self, listing: Listing, new: &[u64]) {
         assert!(self.has_holder(listing.list.span), "invariant 4");
         self.list_slots.take(listing.slot);
         new.iter().for_each(|&slot| self.died_slots.take(slot));
@@ -322,7 +329,7 @@ impl Pins {
     }
 
     /// Notes that a list has lost its last block; `rest` is the remaining list, if there is one.
-    pub(crate) fn shorten(&self, listing: Listing, rest: Option<List>) {
+    pub fn shorten(&self, listing: Listing, rest: Option<List>) {
         self.changes.set(self.changes.get() + 1);
         self.died_slots.give_back(listing.list.last);
         let span = listing.list.span;
@@ -337,42 +344,42 @@ impl Pins {
     }
 
     /// Notes that there is no block of lines of lists any more.
-    pub(crate) fn clear_list_slots(&self) {
+    pub fn clear_list_slots(&self) {
         assert!(!self.has_lists(), "no list is left");
         self.list_slots.clear();
     }
 
     /// Notes that there is no block of lists any more. The remains of a rotten list keep their
     /// places.
-    pub(crate) fn clear_died_slots(&self) {
+    pub fn clear_died_slots(&self) {
         assert!(!self.has_lists(), "no list is left");
         self.died_slots.clear();
     }
 
     /// Whether there are lists.
-    pub(crate) fn has_lists(&self) -> bool {
+    pub fn has_lists(&self) -> bool {
         !self.lists.borrow().is_empty()
     }
 
     /// All lists, with the slots of their lines.
-    pub(crate) fn listings(&self) -> Vec<Listing> {
+    pub fn listings(&self) -> Vec<Listing> {
         self.lists.borrow().values().copied().collect()
     }
 
     /// All lists.
-    pub(crate) fn lists(&self) -> Vec<List> {
+    pub fn lists(&self) -> Vec<List> {
         self.lists.borrow().values().map(|listing| listing.list).collect()
     }
 
     /// All snapshots that hold something, in the order in which they were made.
-    pub(crate) fn holding(&self) -> Vec<Told> {
+    pub fn holding(&self) -> Vec<Told> {
         let all = self.all.borrow();
         let holding = all.values().filter(|(told, _)| told.state != State::Gone);
         holding.map(|(told, _)| told.clone()).collect()
     }
 
     /// The first snapshot that holds dead blocks of this span.
-    pub(crate) fn first_holder(&self, span: Span) -> Option<u64> {
+    pub fn first_holder(&self, span: Span) -> Option<u64> {
         let holders = self.holders.borrow();
         let at = holders.partition_point(|&(number, _)| number < span.first);
         holders.get(at).map(|&(number, _)| number).filter(|&number| number < span.end)
@@ -380,7 +387,7 @@ impl Pins {
 
     /// The first and the last snapshot that hold dead blocks of this span, as a span from the one
     /// to the other.
-    pub(crate) fn holders_of(&self, span: Span) -> Option<Span> {
+    pub fn holders_of(&self, span: Span) -> Option<Span> {
         let first = self.first_holder(span)?;
         let holders = self.holders.borrow();
         let end = holders.partition_point(|&(number, _)| number < span.end);
@@ -388,7 +395,7 @@ impl Pins {
     }
 
     /// Makes the counts those of a snapshot that the live tree goes back to.
-    pub(crate) fn roll_back(&self, told: &Told) {
+    pub fn roll_back(&self, told: &Told) {
         self.nodes.set(told.nodes);
         self.pinned.set(told.nodes);
         self.pinned_until.set(told.update);
@@ -396,7 +403,7 @@ impl Pins {
 
     /// Space that each of these snapshots uses; `unlisted` has the dead units that are on no list
     /// yet.
-    pub(crate) fn usage(
+    pub fn usage(
         &self,
         trees: &[SnapshotNumber],
         unlisted: &BTreeMap<Span, u64>,
@@ -425,14 +432,14 @@ impl Pins {
     }
 
     /// Whether there are places for many more blocks of lists.
-    pub(crate) fn may_list_more(&self) -> bool {
+    pub fn may_list_more(&self) -> bool {
         self.died_slots.end() < MOST_DIED
     }
 
     /// Units that are reserved as long as there are snapshots: blocks of metadata of the live tree
     /// that they hold are written once more when they change, and all of these, and this many
     /// blocks of files, may go on lists.
-    pub(crate) fn keeps(&self, blocks: u64) -> u64 {
+    pub fn keeps(&self, blocks: u64) -> u64 {
         match self.pinned_until.get() {
             0 => 0, // each change asks
             _ => kept(&self.said(), self.holders() as u64, blocks),
@@ -440,17 +447,17 @@ impl Pins {
     }
 
     /// The same with one more snapshot made now.
-    pub(crate) fn would_keep_with_one_more(&self, blocks: u64) -> u64 {
+    pub fn would_keep_with_one_more(&self, blocks: u64) -> u64 {
         let nodes = self.nodes.get();
         let said = Snapshots { pinned: nodes, pinned_until: u64::MAX, ..self.said() };
         kept(&said, self.holders() as u64 + 1, blocks)
     }
 }
 
-/// Units that are reserved according to a superblock with this many snapshots and blocks of files:
+/// Units that are reserved according to a root with this many snapshots and blocks of files:
 /// see [`Pins::keeps`]. The next dead blocks may need a list of their own for each of the
 /// snapshots.
-pub(crate) fn kept(said: &Snapshots, holders: u64, blocks: u64) -> u64 {
+pub fn kept(said: &Snapshots, holders: u64, blocks: u64) -> u64 {
     if said.pinned_until == 0 {
         return 0; // there are none
     }

@@ -32,7 +32,7 @@ fn back(difference: u64) -> u64 {
 
 /// The byte and the bit that are flipped, if one bit is, in `length` bytes whose checksum differs
 /// from the right one by `difference`.
-pub(crate) fn flipped(length: usize, mut difference: u64) -> Option<(usize, u8)> {
+pub fn flipped(length: usize, mut difference: u64) -> Option<(usize, u8)> {
     for at in (0..length).rev() {
         difference = back(difference);
         if difference < 256 && difference.is_power_of_two() {
@@ -43,12 +43,12 @@ pub(crate) fn flipped(length: usize, mut difference: u64) -> Option<(usize, u8)>
 }
 
 /// A bit that may be the flipped one: its piece, the byte there, and the bit.
-type Candidate = (usize, usize, u8);
+pub type Candidate = (usize, usize, u8);
 
 /// The same for pieces of `grain` bytes, with a checksum of their checksums. A byte of a piece
 /// changes that in the same way as the byte 8 before it in the next piece, so there may be one
 /// candidate for each piece: pointers to the pieces show which it is.
-pub(crate) fn flipped_in_pieces(pieces: usize, grain: usize, difference: u64) -> Vec<Candidate> {
+pub fn flipped_in_pieces(pieces: usize, grain: usize, difference: u64) -> Vec<Candidate> {
     let (mut of_piece, mut all) = (difference, Vec::new());
     for piece in (0..pieces).rev() {
         of_piece = (0..size_of::<u64>()).fold(of_piece, |difference, _| back(difference));
@@ -60,7 +60,7 @@ pub(crate) fn flipped_in_pieces(pieces: usize, grain: usize, difference: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runs::sum_of_sums;
+    use crate::format::sum_of_sums;
 
     fn bytes(length: usize) -> Vec<u8> {
         (0..length).map(|at| ((at * 7) ^ (at >> 3)) as u8).collect()

@@ -8,17 +8,17 @@ use bytes::Bytes;
 use directory::entry::CHUNK_SIZE;
 use vnode::{EntryChange, Manner, Plan, SnapshotChange, Space as Kind, Vnode};
 
-use crate::commit::Commits;
 use crate::format::pointer::Pointer;
-use crate::format::record::Run;
+use crate::format::run::Run;
 use crate::inode::Inode;
-use crate::nodes::{Node, Parent};
-use crate::planted::{Bug, is_planted};
-use crate::waiting::{Promised, Sort};
-use crate::work::Work;
+use crate::layout::Layout;
+use crate::live::Live;
+use crate::node::{Node, Parent};
+use crate::nodes::Nodes;
+use crate::waiting::Sort;
 
 /// A chunk of a directory.
-pub struct ShadowChunk {
+pub struct Chunk {
     pub(crate) directory: u64,
     pub(crate) source: Source,
 }
@@ -32,7 +32,7 @@ pub(crate) enum Source {
     New(Rc<RefCell<[u8; CHUNK_SIZE]>>),
 }
 
-impl vnode::Chunk for ShadowChunk {
+impl vnode::Chunk for Chunk {
     fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         match &self.source {
             Source::Node(node, at) => node.read(|bytes| look(&bytes[*at..*at + CHUNK_SIZE])),
@@ -51,13 +51,17 @@ pub(crate) struct NewChunk {
 }
 
 /// A new block of data of a file, with its place in the tree.
-pub(crate) struct Placed {
-    pub(crate) parent: Parent,
-    pub(crate) index: u64,
-    pub(crate) address: u64,
-    pub(crate) sum: u64,
+pub struct Placed {
+    /// The holder of its pointer.
+    pub parent: Parent,
+    /// Its index.
+    pub index: u64,
+    /// Its address.
+    pub address: u64,
+    /// Its checksum.
+    pub sum: u64,
     /// The pointer of the original, if the block is moved.
-    pub(crate) was: Option<Pointer>,
+    pub was: Option<Pointer>,
 }
 
 /// Leaves that a file loses, and blocks of metadata that then have no children.
@@ -71,31 +75,33 @@ pub(crate) struct Cut {
 }
 
 /// Resources that one Update has taken.
-pub(crate) struct Taken {
-    commits: Rc<Commits>,
-    promised: Rc<Promised>,
+pub struct Taken<L: Layout> {
+    layout: Rc<L>,
+    nodes: Rc<Nodes<L::Disk>>,
+    live: Rc<Live>,
     runs: Vec<Run>,
     pub(crate) inos: Vec<u64>,
-    pub(crate) units: u64,
+    units: u64,
     deaths: u64,
     /// Blocks of metadata made for it.
-    pub(crate) made: Vec<Rc<Node>>,
+    pub made: Vec<Rc<Node>>,
 }
 
-impl Taken {
-    /// Promises room for this many blocks to die with the Update.
-    pub(crate) fn promise_deaths(&mut self, deaths: u64) {
-        self.deaths += deaths;
-        self.promised.deaths.set(self.promised.deaths.get() + deaths);
+impl<L: Layout> Taken<L> {
+    /// Promises room for this many units of metadata, and for this many blocks to die.
+    pub(crate) fn promise(&mut self, units: u64, deaths: u64) {
+        (self.units, self.deaths) = (self.units + units, self.deaths + deaths);
+        let promised = &self.live.promised;
+        promised.units.set(promised.units.get() + units);
+        promised.deaths.set(promised.deaths.get() + deaths);
     }
 
     /// Notes blocks that were taken for the Update.
-    pub(crate) fn hold(&mut self, runs: &[Run]) {
+    pub fn hold(&mut self, runs: &[Run]) {
         if self.runs.is_empty() && !runs.is_empty() {
-            self.promised.waiting.hold(1);
+            self.live.promised.waiting.hold(1);
         }
         self.runs.extend(runs);
-        self.commits.space.plan(runs);
     }
 
     /// Keeps the runs, since the Update was applied.
@@ -107,36 +113,35 @@ impl Taken {
 
     fn let_go(&self, has_held: bool) {
         if has_held {
-            self.promised.waiting.hold(-1);
-            self.commits.released.notify();
+            self.live.promised.waiting.hold(-1);
+            self.live.released.notify();
         }
     }
 }
 
-impl Drop for Taken {
+impl<L: Layout> Drop for Taken<L> {
     fn drop(&mut self) {
         let runs = std::mem::take(&mut self.runs);
-        if !is_planted(Bug::KeptPlans) {
-            self.commits.space.end_plan(&runs);
-            runs.iter().for_each(|&run| self.commits.space.free(run));
-        }
+        self.layout.free(&runs);
         self.let_go(!runs.is_empty());
-        self.inos.drain(..).for_each(|ino| _ = self.promised.inos.borrow_mut().remove(&ino));
-        self.promised.units.set(self.promised.units.get() - self.units);
-        self.promised.deaths.set(self.promised.deaths.get() - self.deaths);
-        self.commits.nodes.unmake(&mut self.made);
+        let promised = &self.live.promised;
+        self.inos.drain(..).for_each(|ino| _ = promised.inos.borrow_mut().remove(&ino));
+        promised.units.set(promised.units.get() - self.units);
+        promised.deaths.set(promised.deaths.get() - self.deaths);
+        self.nodes.unmake(&mut self.made);
     }
 }
 
 /// See the module's prose.
-pub struct Update {
+pub struct Update<L: Layout> {
     pub(crate) kind: Kind,
     pub(crate) manner: Manner,
     /// Inodes as the Update will leave them.
     pub(crate) inodes: BTreeMap<u64, (Rc<Vnode<Inode>>, Inode)>,
     pub(crate) entries: Vec<(Source, EntryChange)>,
     pub(crate) chunks: Vec<NewChunk>,
-    pub(crate) blocks: Vec<Placed>,
+    /// New blocks of files.
+    pub blocks: Vec<Placed>,
     /// Blocks of data that were written, with their checksums.
     pub(crate) written: Vec<(u64, u64)>,
     /// Data that goes out with the blocks of metadata.
@@ -145,21 +150,28 @@ pub struct Update {
     pub(crate) born: Vec<u64>,
     pub(crate) ended: Vec<u64>,
     /// Whether a file gets blocks where it had a hole.
-    pub(crate) fills_holes: bool,
-    /// The requested change of snapshots, and the planned work for it.
-    pub(crate) asked: Option<SnapshotChange>,
-    pub(crate) work: Option<Work>,
+    pub fills_holes: bool,
+    /// The requested change of snapshots,
+    pub asked: Option<SnapshotChange>,
+    /// and the planned work for it.
+    pub work: Option<L::Work>,
     /// Whether it may take space reserved for changes that free more than they take.
     pub(crate) takes_pool: bool,
     /// Whether it fails instead of waiting for room, which is left to others.
-    pub(crate) gives_way: bool,
+    pub gives_way: bool,
     /// Units for metadata, at most.
-    pub(crate) cost: u64,
-    pub(crate) taken: Taken,
+    pub cost: u64,
+    /// Resources that it has taken.
+    pub taken: Taken<L>,
 }
 
-impl Update {
-    pub(crate) fn new(kind: Kind, commits: Rc<Commits>, promised: Rc<Promised>) -> Self {
+impl<L: Layout> Update<L> {
+    pub(crate) fn new(
+        kind: Kind,
+        layout: Rc<L>,
+        nodes: Rc<Nodes<L::Disk>>,
+        live: Rc<Live>,
+    ) -> Self {
         let (runs, inos, made) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             kind,
@@ -179,7 +191,7 @@ impl Update {
             work: None,
             gives_way: false,
             cost: 0,
-            taken: Taken { commits, promised, runs, inos, units: 0, deaths: 0, made },
+            taken: Taken { layout, nodes, live, runs, inos, units: 0, deaths: 0, made },
         }
     }
 
@@ -213,7 +225,7 @@ impl Update {
     }
 }
 
-impl Plan for Update {
+impl<L: Layout> Plan for Update<L> {
     fn is_empty(&self) -> bool {
         let of_snapshots = self.asked.is_some() || self.work.is_some();
         let of_files = self.inodes.is_empty() && self.entries.is_empty();

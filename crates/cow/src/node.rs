@@ -12,13 +12,22 @@ use crate::format::pointer::{Pointer, Tree};
 use crate::format::{FAN, FIRST, ROOT, view, view_mut};
 use crate::planted::{Bug, is_planted};
 
+/// A tree that one engine alone has. Its root is beside those of the other trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// The owner in the heads of its blocks.
+    pub owner: u64,
+    /// Kind of its leaves.
+    pub kind: Kind,
+    /// Index of its root among all.
+    pub root: usize,
+}
+
 /// Where the root of a tree is.
 #[derive(Clone)]
-pub(crate) enum Stem {
+pub enum Stem {
     /// The inodes.
     Inodes,
-    /// The map of space.
-    Map,
     /// The replies.
     Answers,
     /// The lines of snapshots.
@@ -27,8 +36,8 @@ pub(crate) enum Stem {
     Lists,
     /// The blocks of dead lists.
     Died,
-    /// The space log.
-    Log,
+    /// A tree of the engine's own.
+    Own(Own),
     /// The inodes that a snapshot holds.
     Pinned(Rc<Tree>),
     /// A file: its number, the block of its inode, and the slot there.
@@ -37,48 +46,47 @@ pub(crate) enum Stem {
 
 impl Stem {
     /// The owner in the heads of its blocks: a file's own number; the others are no file's.
-    pub(crate) fn owner(&self) -> u64 {
+    pub fn owner(&self) -> u64 {
         match self {
             Self::Inodes | Self::Pinned(_) => 0,
-            Self::Map => 1,
+            Self::Own(own) => own.owner,
             Self::Answers => 3,
             Self::Snapshots => 4,
             Self::Lists => 5,
             Self::Died => 6,
-            Self::Log => 7,
             Self::File(ino, ..) => *ino,
         }
     }
 
-    /// The tree of the superblock with this owner, except that of the inodes; none for a file's.
-    pub(crate) fn of_superblock(owner: u64) -> Option<Self> {
-        let others =
-            [Self::Map, Self::Answers, Self::Snapshots, Self::Lists, Self::Died, Self::Log];
-        others.into_iter().find(|stem| stem.owner() == owner)
+    /// The tree with this owner that every engine has, except that of the inodes; none for a
+    /// file's, and for those of the engine's own.
+    pub fn common(owner: u64) -> Option<Self> {
+        let all = [Self::Answers, Self::Snapshots, Self::Lists, Self::Died];
+        all.into_iter().find(|stem| stem.owner() == owner)
     }
 
     /// The identity of a block of its tree.
-    pub(crate) fn place(&self, level: u8, index: u64) -> Place {
+    pub fn place(&self, level: u8, index: u64) -> Place {
         Place { kind: self.kind(level), owner: self.owner(), level, index }
     }
 
-    pub(crate) fn kind(&self, level: u8) -> Kind {
+    /// The kind of such a block.
+    pub fn kind(&self, level: u8) -> Kind {
         match self {
-            _ if level > 0 => Kind::Pointers,
-            Self::Inodes | Self::Pinned(_) => Kind::Inodes,
-            Self::Snapshots => Kind::Snapshots,
-            Self::Lists => Kind::Lists,
-            Self::Died => Kind::Died,
-            Self::Log => Kind::Log,
-            Self::Map => Kind::Map,
-            Self::Answers => Kind::Answers,
-            Self::File(..) => Kind::Names,
+            _ if level > 0 => Kind::POINTERS,
+            Self::Inodes | Self::Pinned(_) => Kind::INODES,
+            Self::Snapshots => Kind::SNAPSHOTS,
+            Self::Lists => Kind::LISTS,
+            Self::Died => Kind::DIED,
+            Self::Own(own) => own.kind,
+            Self::Answers => Kind::ANSWERS,
+            Self::File(..) => Kind::NAMES,
         }
     }
 
     /// Whether the leaves of its tree are data: then they are not blocks of metadata. The leaves of
     /// a directory are, and are found by the same numbers.
-    pub(crate) fn holds_data(&self) -> bool {
+    pub fn holds_data(&self) -> bool {
         match self {
             Self::File(_, home, slot) => home.inode(*slot, |record| {
                 record.facts().is_none_or(|facts| facts.kind != vfs::FileKind::Directory)
@@ -88,16 +96,16 @@ impl Stem {
     }
 
     /// Whether a leaf of its tree that cannot be read is done without. A rotten one is. One that
-    /// may be read again is if memory or the trees have its contents, as for the map and its log,
-    /// or if it has replies, which are worth no stop.
-    pub(crate) fn goes_without(&self, error: FsError) -> bool {
-        let is_of_books = matches!(self, Self::Map | Self::Log | Self::Answers);
+    /// may be read again is if memory or the trees have its contents, as for those of the
+    /// engine's own, or if it has replies, which are worth no stop.
+    pub fn goes_without(&self, error: FsError) -> bool {
+        let is_of_books = matches!(self, Self::Own(_) | Self::Answers);
         let is_waited_for = !is_of_books || is_planted(Bug::AwaitedBooks);
         error == FsError::Corrupt || error == FsError::Io && !is_waited_for
     }
 
     /// Whether its tree belongs to a snapshot.
-    pub(crate) fn is_held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         match self {
             Self::Pinned(_) => true,
             Self::File(_, home, _) => home.is_held,
@@ -108,14 +116,17 @@ impl Stem {
 
 /// The parent of a block.
 #[derive(Clone)]
-pub(crate) enum Parent {
+pub enum Parent {
+    /// The root of its tree.
     Stem(Stem),
+    /// A block of pointers.
     Node(Rc<Node>),
 }
 
 /// A block of metadata.
-pub(crate) struct Node {
-    pub(crate) place: Place,
+pub struct Node {
+    /// Its identity.
+    pub place: Place,
     pub(crate) parent: RefCell<Parent>,
     pub(crate) bytes: RefCell<Buffer>,
     /// Its pointer; null if it is not on the disk yet.
@@ -157,56 +168,57 @@ impl Node {
     }
 
     /// Reads its bytes, including its head.
-    pub(crate) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+    pub fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         look(&self.bytes.borrow())
     }
 
     /// Changes its bytes. The caller marks it, unless the change may be lost.
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut [u8]) -> T) -> T {
+    pub fn change<T>(&self, change: impl FnOnce(&mut [u8]) -> T) -> T {
         change(&mut self.bytes.borrow_mut())
     }
 
     /// The inode in one of its slots.
-    pub(crate) fn inode<T>(&self, slot: u64, look: impl FnOnce(&Record) -> T) -> T {
+    pub fn inode<T>(&self, slot: u64, look: impl FnOnce(&Record) -> T) -> T {
         self.read(|bytes| look(Record::of(bytes, slot)))
     }
 
     /// Its pointer.
-    pub(crate) fn pointer(&self) -> Pointer {
+    pub fn pointer(&self) -> Pointer {
         self.pointer.get()
     }
 
     /// The pointer to its other copy; null if it has none.
-    pub(crate) fn twin(&self) -> Pointer {
+    pub fn twin(&self) -> Pointer {
         self.pointer.get().at(self.twin.get())
     }
 
     /// Whether a pointer leads to one of its copies.
-    pub(crate) fn is_at(&self, pointer: Pointer) -> bool {
+    pub fn is_at(&self, pointer: Pointer) -> bool {
         pointer == self.pointer() || !pointer.is_null() && pointer == self.twin()
     }
 
     /// Whether snapshots hold blocks of this kind: inodes, and the blocks of files.
-    pub(crate) fn is_pinnable(&self) -> bool {
+    pub fn is_pinnable(&self) -> bool {
         matches!(self.place.owner, 0 | ROOT | FIRST..)
     }
 
     /// Whether it goes out with the next update.
-    pub(crate) fn is_dirty(&self) -> bool {
+    pub fn is_dirty(&self) -> bool {
         self.is_dirty.get()
     }
 
     /// Whether it was removed.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.is_gone.get()
     }
 
-    pub(crate) fn child(&self, index: u64) -> Pointer {
+    /// The pointer to a child.
+    pub fn child(&self, index: u64) -> Pointer {
         self.read(|bytes| *view(&bytes[offset_of_child(index)..]))
     }
 
     /// The unit of the other copy of its first child; 0 if there is none.
-    pub(crate) fn first_twin(&self) -> u64 {
+    pub fn first_twin(&self) -> u64 {
         self.read(first_twin)
     }
 
@@ -223,16 +235,15 @@ fn offset_of_child(index: u64) -> usize {
     size_of::<Head>() + (index % FAN) as usize * size_of::<Pointer>()
 }
 
-/// Index of the tree of the superblock that hangs from a stem.
+/// Index of the root of the tree that hangs from a stem.
 pub(crate) fn tree_of(stem: &Stem) -> usize {
     match stem {
         Stem::Inodes => 0,
-        Stem::Map => 1,
+        Stem::Own(own) => own.root,
         Stem::Answers => 2,
         Stem::Snapshots => 3,
         Stem::Lists => 4,
         Stem::Died => 5,
-        Stem::Log => 6,
         Stem::Pinned(_) => unreachable!("what a snapshot holds does not change"),
         Stem::File(..) => unreachable!("a file's root is in its inode"),
     }

@@ -9,36 +9,30 @@ use super::{OLDEST, UNIT, VERSION, sum, view, view_mut};
 /// The first bytes of each.
 const MAGIC: u32 = u32::from_le_bytes(*b"DuSh");
 
-/// Kind of a block.
+/// Kind of a block. An engine has further ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-pub enum Kind {
-    /// The volume's parameters, and the zones in which its superblocks may be.
-    Anchor = 1,
-    /// The root of everything else.
-    Superblock = 2,
-    /// Units that an update took and freed, and its replies.
-    Record = 3,
+pub struct Kind(pub u16);
+
+impl Kind {
     /// Pointers.
-    Pointers = 4,
+    pub const POINTERS: Self = Self(4);
     /// Inodes.
-    Inodes = 5,
+    pub const INODES: Self = Self(5);
     /// Chunks of a directory.
-    Names = 6,
-    /// The units in use.
-    Map = 7,
-    /// Replies that were folded out of records.
-    Answers = 8,
-    /// A volume is being made: the disk has none yet.
-    Begun = 9,
+    pub const NAMES: Self = Self(6);
+    /// Replies.
+    pub const ANSWERS: Self = Self(8);
     /// Lines of snapshots.
-    Snapshots = 10,
+    pub const SNAPSHOTS: Self = Self(10);
     /// Lines of dead lists: blocks that died while snapshots held them.
-    Lists = 11,
+    pub const LISTS: Self = Self(11);
     /// A block of such a list.
-    Died = 12,
-    /// Changes of units that are not in the map yet.
-    Log = 13,
+    pub const DIED: Self = Self(12);
+
+    /// Its first byte in a head; the other is 0.
+    pub const fn byte(self) -> u8 {
+        self.0 as u8
+    }
 }
 
 /// The first 64 bytes of a block of metadata.
@@ -78,9 +72,9 @@ pub struct Place {
 
 impl Place {
     /// Whether such a block has two copies: the leaf of the root directory's inode, and the blocks
-    /// that lead to it from the superblock.
+    /// that lead to it from the root.
     pub fn is_twice(&self) -> bool {
-        matches!(self.kind, Kind::Inodes | Kind::Pointers) && self.owner == 0 && self.index == 0
+        matches!(self.kind, Kind::INODES | Kind::POINTERS) && self.owner == 0 && self.index == 0
     }
 }
 
@@ -93,7 +87,7 @@ pub fn seal(block: &mut [u8], place: Place, birth: u64, secret: &Secret) {
     *head = Head {
         magic: MAGIC.into(),
         version: VERSION.into(),
-        kind: (place.kind as u16).into(),
+        kind: place.kind.0.into(),
         owner: place.owner.into(),
         level: u64::from(place.level).into(),
         index: place.index.into(),
@@ -137,7 +131,7 @@ pub fn is(block: &[u8], place: Place, birth: u64, secret: &Secret) -> bool {
     let head: &Head = view(block);
     head.magic.get() == MAGIC
         && is_read(head.version.get())
-        && head.kind.get() == place.kind as u16
+        && head.kind.get() == place.kind.0
         && head.owner.get() == place.owner
         && head.level.get() == u64::from(place.level)
         && head.index.get() == place.index
@@ -149,7 +143,7 @@ pub fn is(block: &[u8], place: Place, birth: u64, secret: &Secret) -> bool {
 /// the format, which may be another one.
 pub fn alone(block: &[u8], kind: Kind) -> Option<(u64, u16)> {
     let head: &Head = view(block);
-    if head.magic.get() != MAGIC || head.kind.get() != kind as u16 {
+    if head.magic.get() != MAGIC || head.kind.get() != kind.0 {
         return None;
     }
     let mut copy = block.to_vec();

@@ -9,8 +9,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::head::Head;
 use super::inode::Time;
-use super::pointer::{HIGHEST, Root, Tree};
-use super::record::{Run, Span};
+use super::pointer::{HIGHEST, Root, Tree, capacity};
+use super::run::{Run, Span};
 use super::{BODY, UNIT, view, view_mut};
 
 /// Life-cycle state of a snapshot.
@@ -180,7 +180,7 @@ pub struct List {
 struct ListLine {
     first: U32,
     end: U32,
-    /// Below [`PLACES`](super::superblock::PLACES).
+    /// Below [`PLACES`].
     last: U32,
     /// The bits above the lower 32 of `first` and of `end`.
     first_high: U16,
@@ -228,6 +228,57 @@ fn narrow(number: u64) -> (U32, U16) {
 }
 
 const _: () = assert!(SnapshotNumber::LAST.0 >> 48 == 0, "a line has room for it");
+
+/// Places for blocks of lists: the number of blocks that a level of a tree may have.
+pub const PLACES: u64 = 1 << 29;
+
+/// The part of a root of all trees about snapshots and the blocks they hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshots {
+    /// Blocks of lines of snapshots.
+    pub lines: Tree,
+    /// Blocks of lines of lists.
+    pub lists: Tree,
+    /// Blocks of lists.
+    pub died: Tree,
+    /// Lines of snapshots from this one on are free.
+    pub line_slots: u64,
+    /// Lines of lists from this one on are free.
+    pub list_slots: u64,
+    /// Blocks of lists have places below this one. It is at most the number of blocks that existed
+    /// at one time; volumes of earlier programs have larger ones, which openings bring down.
+    pub died_slots: u64,
+    /// The largest number that a snapshot ever had; 0 if there was none.
+    pub last: u64,
+    /// Time of the last creation or deletion.
+    pub changed: Timestamp,
+    /// Blocks of metadata that lead to files, and blocks of inodes.
+    pub nodes: u64,
+    /// Upper bound of those of them that snapshots hold, so that a change takes a new block beside
+    /// the old one.
+    pub pinned: u64,
+    /// These blocks were written by this update, or before.
+    pub pinned_until: u64,
+}
+
+impl Snapshots {
+    /// Whether this is possible on a volume of this size.
+    pub fn makes_sense(&self, units: u64) -> bool {
+        let has_room = |tree: &Tree, slots: u64, per_block: u64| {
+            slots.div_ceil(per_block) <= capacity(tree.height)
+        };
+        let most = units.saturating_mul(LISTS);
+        has_room(&self.lines, self.line_slots, LINES)
+            && has_room(&self.lists, self.list_slots, LISTS)
+            && has_room(&self.died, self.died_slots, 1)
+            && self.line_slots <= units.saturating_mul(LINES)
+            && self.list_slots <= units
+            && self.died_slots <= PLACES
+            && [self.nodes, self.pinned].iter().all(|&count| count <= most)
+            && self.last <= SnapshotNumber::LAST.0
+            && self.changed.seconds < i64::MAX / 2
+    }
+}
 
 /// Whether all lines of a block are free.
 pub fn is_empty(block: &[u8]) -> bool {

@@ -8,25 +8,29 @@ use vfs::{Attributes, FileKind, Ino, Timestamp};
 
 use crate::format::UNIT;
 use crate::format::inode::{Facts, Record};
-use crate::nodes::{Node, Stem};
+use crate::node::{Node, Stem};
 
 /// An inode, with a reference to its block.
 #[derive(Clone)]
 pub struct Inode {
-    pub(crate) facts: Facts,
-    pub(crate) home: Rc<Node>,
-    pub(crate) slot: u64,
+    /// Its attributes.
+    pub facts: Facts,
+    /// The block that it is in.
+    pub home: Rc<Node>,
+    /// The slot there.
+    pub slot: u64,
     /// The target of a symbolic link that is stored in it.
-    pub(crate) target: Option<Bytes>,
+    pub target: Option<Bytes>,
 }
 
 impl Inode {
     /// The stem of the file's tree.
-    pub(crate) fn stem(&self, ino: u64) -> Stem {
+    pub fn stem(&self, ino: u64) -> Stem {
         Stem::File(ino, self.home.clone(), self.slot)
     }
 
-    pub(crate) fn change(&mut self, change: &AttributeChange) {
+    /// Changes attributes.
+    pub fn change(&mut self, change: &AttributeChange) {
         let facts = &mut self.facts;
         // A change of the change time alone comes from a name.
         if (AttributeChange { ctime: None, ..*change }) != AttributeChange::default() {
@@ -87,7 +91,7 @@ impl vnode::Facts for Inode {
 }
 
 /// Whether a stem still belongs to the same file.
-pub(crate) fn is_still(stem: &Stem, file: Option<&Facts>) -> bool {
+pub fn is_still(stem: &Stem, file: Option<&Facts>) -> bool {
     let (Stem::File(_, home, slot), Some(was)) = (stem, file) else { return true };
     let is_it = |now: Facts| now.generation == was.generation && !now.is_inline();
     !home.is_gone() && home.inode(*slot, Record::facts).is_some_and(is_it)

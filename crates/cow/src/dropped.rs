@@ -6,15 +6,17 @@ use vfs::FsError;
 
 use crate::format::FAN;
 use crate::format::pointer::WIDTH;
-use crate::nodes::{Nodes, Stem};
+use crate::layout::Disk;
+use crate::node::Stem;
+use crate::nodes::Nodes;
 
-/// Removes such pointers from the trees of a superblock.
+/// Removes such pointers from these trees.
 ///
 /// # Errors
 /// [`FsError::Io`] for a block that cannot be read, and may come back.
-pub(crate) async fn drop_all_wrong(nodes: &Nodes) -> Result<(), FsError> {
-    for stem in [Stem::Map, Stem::Answers, Stem::Inodes, Stem::Snapshots] {
-        drop_wrong(nodes, &stem, nodes.height(&stem), 0, WIDTH as u64).await?;
+pub async fn drop_all_wrong<D: Disk>(nodes: &Nodes<D>, stems: &[Stem]) -> Result<(), FsError> {
+    for stem in stems {
+        drop_wrong(nodes, stem, nodes.height(stem), 0, WIDTH as u64).await?;
     }
     Ok(())
 }
@@ -23,8 +25,8 @@ pub(crate) async fn drop_all_wrong(nodes: &Nodes) -> Result<(), FsError> {
 ///
 /// # Errors
 /// As [`drop_all_wrong`].
-pub(crate) fn drop_wrong<'s>(
-    nodes: &'s Nodes,
+pub fn drop_wrong<'s, D: Disk>(
+    nodes: &'s Nodes<D>,
     stem: &'s Stem,
     level: u8,
     first: u64,

@@ -16,7 +16,7 @@ use crate::planted::{Bug, is_planted};
 
 /// See the module's prose.
 #[derive(Default)]
-pub(crate) struct Numbers {
+pub struct Numbers {
     /// All numbers from this one on are free.
     end: Cell<u64>,
     /// Runs of free numbers below the end: the first of each, and its end.
@@ -26,7 +26,7 @@ pub(crate) struct Numbers {
 impl Numbers {
     /// From the runs of numbers in use, in order; all numbers from `end` on are free, or from the
     /// end of the last run.
-    pub(crate) fn new(end: u64, used: impl IntoIterator<Item = Range<u64>>) -> Self {
+    pub fn new(end: u64, used: impl IntoIterator<Item = Range<u64>>) -> Self {
         let (mut free, mut next) = (BTreeMap::new(), 0);
         for run in used {
             if next < run.start {
@@ -42,19 +42,19 @@ impl Numbers {
     }
 
     /// All numbers from this one on are free.
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.end.get()
     }
 
     /// The lowest free numbers.
-    pub(crate) fn next(&self, count: usize) -> Vec<u64> {
+    pub fn next(&self, count: usize) -> Vec<u64> {
         let free = self.free.borrow();
         let below = free.iter().flat_map(|(&start, &end)| start..end);
         below.chain(self.end.get()..).take(count).collect()
     }
 
     /// Takes a number.
-    pub(crate) fn take(&self, number: u64) {
+    pub fn take(&self, number: u64) {
         let (end, mut free) = (self.end.get(), self.free.borrow_mut());
         if number >= end {
             if number > end {
@@ -79,7 +79,7 @@ impl Numbers {
     }
 
     /// Frees a number.
-    pub(crate) fn give_back(&self, number: u64) {
+    pub fn give_back(&self, number: u64) {
         let mut free = self.free.borrow_mut();
         let before = free.range(..=number).next_back().map(|(&start, &end)| start..end);
         if before.as_ref().is_some_and(|run| run.contains(&number)) {
@@ -92,7 +92,7 @@ impl Numbers {
     }
 
     /// Frees all numbers.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.end.set(0);
         self.free.borrow_mut().clear();
     }
@@ -109,22 +109,22 @@ fn assert_apart(free: &BTreeMap<u64, u64>, end: u64, start: u64) {
 
 /// Numbers of the blocks that a tree has, or may have, as runs.
 #[derive(Default)]
-pub(crate) struct Occupied {
+pub struct Occupied {
     runs: Vec<Range<u64>>,
 }
 
 impl Occupied {
     /// Adds numbers in use, which are greater than all that were added before.
-    pub(crate) fn note(&mut self, run: Range<u64>) {
+    pub fn note(&mut self, run: Range<u64>) {
         match self.runs.last_mut() {
             Some(last) if last.end >= run.start => last.end = last.end.max(run.end),
             _ => self.runs.push(run),
         }
     }
 
-    /// The numbers, of which an opening may reuse the free ones. According to the superblock all
+    /// The numbers, of which an opening may reuse the free ones. According to the newest root all
     /// from `said` on are free, which only a planted bug relies on.
-    pub(crate) fn numbers(mut self, said: u64) -> Numbers {
+    pub fn numbers(mut self, said: u64) -> Numbers {
         if is_planted(Bug::ForgottenPlaces) {
             return Numbers { end: Cell::new(said), ..Numbers::default() };
         }

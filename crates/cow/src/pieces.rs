@@ -1,4 +1,4 @@
-//! Leaves of a tree of the superblock, read in large pieces: adjacent leaves with one read.
+//! Leaves of a tree, read in large pieces: adjacent leaves with one read.
 //!
 //! An opening reads the whole map and all replies in this way. Nothing of it stays in memory.
 
@@ -11,20 +11,21 @@ use vfs::FsError;
 
 use crate::format::pointer::Pointer;
 use crate::format::{FAN, UNIT, sum};
-use crate::mend::mend;
-use crate::nodes::{Nodes, Stem};
+use crate::layout::Disk;
+use crate::node::Stem;
+use crate::nodes::Nodes;
 
 /// Pieces that are read at once.
 const AT_ONCE: usize = 64;
 /// Units of a piece at most.
 const LONGEST: usize = 256;
 
-impl Nodes {
+impl<D: Disk> Nodes<D> {
     /// Reads these leaves, none of which is in memory, by their numbers; holes are left out.
     ///
     /// # Errors
     /// As [`Nodes::get`].
-    pub(crate) async fn pieces(
+    pub async fn pieces(
         &self,
         stem: &Stem,
         leaves: &[u64],
@@ -38,13 +39,12 @@ impl Nodes {
         let mut places: Vec<(u64, u64, Pointer)> = Vec::new();
         for &leaf in leaves {
             let pointer = self.leaf(stem, leaf).await?;
-            if !self.is_on_disk(pointer) {
-                return Err(FsError::Corrupt);
+            if !pointer.is_null() {
+                places.push((self.locate(pointer).ok_or(FsError::Corrupt)?, leaf, pointer));
             }
-            places.extend((!pointer.is_null()).then(|| (pointer.address.get(), leaf, pointer)));
         }
-        places.sort_unstable_by_key(|&(address, ..)| address);
-        let pieces: Vec<_> = places.chunk_by(|one, next| one.0 + 1 == next.0).collect();
+        places.sort_unstable_by_key(|&(at, ..)| at);
+        let pieces: Vec<_> = places.chunk_by(|one, next| one.0 + UNIT as u64 == next.0).collect();
         let pieces: Vec<_> = pieces.iter().flat_map(|piece| piece.chunks(LONGEST)).collect();
         let mut all = BTreeMap::new();
         for some in pieces.chunks(AT_ONCE) {
@@ -61,13 +61,13 @@ impl Nodes {
         piece: &[(u64, u64, Pointer)],
     ) -> Result<Vec<(u64, Bytes)>, FsError> {
         let room = Buffer::unfilled(piece.len() * UNIT);
-        let read = self.path.device().read(piece[0].0 * UNIT as u64, room).await;
+        let read = self.path.device().read(piece[0].0, room).await;
         let bytes = read.map_err(|_| FsError::Io)?.freeze();
-        let units = (0..bytes.len()).step_by(UNIT).map(|at| bytes.slice(at..at + UNIT));
+        let units = (0..bytes.len()).step_by(UNIT).map(|from| bytes.slice(from..from + UNIT));
         let mut leaves = Vec::new();
         for (&(_, leaf, pointer), mut bytes) in piece.iter().zip(units) {
             if sum(&bytes) != pointer.sum.get() {
-                let mended = mend(&**self.path.device(), pointer, 1).await;
+                let mended = self.mend(pointer, 1).await;
                 bytes = mended.ok_or(FsError::Corrupt)?.freeze();
             }
             self.check(stem, (0, leaf), &bytes, pointer)?;

@@ -31,27 +31,27 @@ fn tree_above(parent: &Parent) -> Option<Rc<Tree>> {
 }
 
 /// Whether two blocks belong to the tree of one snapshot.
-pub(crate) fn are_of_one_tree(one: &Parent, other: &Parent) -> bool {
+pub fn are_of_one_tree(one: &Parent, other: &Parent) -> bool {
     tree_above(one) == tree_above(other) || is_planted(Bug::FirstReaders)
 }
 
 /// See the module's prose. Empty for a volume that does not change.
 #[derive(Default)]
-pub(crate) struct HeldTrees(RefCell<Option<Vec<Tree>>>);
+pub struct HeldTrees(RefCell<Option<Vec<Tree>>>);
 
 impl HeldTrees {
     /// Begins to track snapshots; these exist.
-    pub(crate) fn begin(&self, trees: impl IntoIterator<Item = Tree>) {
+    pub fn begin(&self, trees: impl IntoIterator<Item = Tree>) {
         self.0.replace(Some(trees.into_iter().collect()));
     }
 
     /// A snapshot holds this tree from now on.
-    pub(crate) fn add(&self, tree: Tree) {
+    pub fn add(&self, tree: Tree) {
         self.0.borrow_mut().iter_mut().for_each(|trees| trees.push(tree));
     }
 
     /// A snapshot no longer holds its tree. Another one may have the same.
-    pub(crate) fn remove(&self, tree: Tree) {
+    pub fn remove(&self, tree: Tree) {
         if let Some(trees) = self.0.borrow_mut().as_mut()
             && let Some(at) = trees.iter().position(|other| *other == tree)
         {
@@ -60,7 +60,7 @@ impl HeldTrees {
     }
 
     /// Whether a snapshot holds the blocks below this.
-    pub(crate) fn have(&self, parent: &Parent) -> bool {
+    pub fn have(&self, parent: &Parent) -> bool {
         let trees = self.0.borrow();
         let Some(trees) = trees.as_ref().filter(|_| !is_planted(Bug::LateMends)) else {
             return true;
