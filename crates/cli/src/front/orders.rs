@@ -139,10 +139,9 @@ async fn destage(front: &Front, job: &Job, runtime: &Runtime) -> End {
             End::Done
         }
         Err(error) => {
-            let state = match nvram.status().is_down {
-                true => "it is down, and the disks may not say so yet",
-                false => "it stays up",
-            };
+            let is_down = nvram.status().is_down;
+            let state =
+                if is_down { "it is down, and the disks may not say so" } else { "it stays up" };
             words::say(format_args!("NVRAM{}: {state}: {error}", front.shown()));
             End::Failed
         }

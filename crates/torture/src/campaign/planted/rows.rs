@@ -314,10 +314,10 @@ pub(super) const ROWS: &[Row] = &[
     row("nvram/UnsaidReturn", MEMORY, How::Case("contract sync nvram: battery none 15")),
     // Two of them.
     row("nvram/AlikeIsRight", MEMORY, How::Case("contract sync nvram: none rot-data 8 two")),
-    row("nvram/BelievedTwin", MEMORY, How::Case("contract sync nvram: none none 71511077717 two")),
-    row("nvram/HastyCallOut", MEMORY, How::Case("contract sync nvram: memory-write none 19 two")),
+    row("nvram/BelievedTwin", MEMORY, How::Case("contract sync nvram: none none 0 two")),
+    row("nvram/HastyCallOut", MEMORY, How::Case("contract sync nvram: memory-write none 33 two")),
     row("nvram/UnequalTwins", MEMORY, How::Case("contract sync nvram: none none 71511077717 two")),
-    row("nvram/UnfilledTwin", MEMORY, How::Case("contract sync nvram: memory-write none 1 two")),
+    row("nvram/UnfilledTwin", MEMORY, How::Case("contract sync nvram: memory-write none 36 two")),
     // Damage that stays local.
     row("UnsummedReads", Design::SHADOW, How::Rot),
     row("UnwrittenTwins", Design::SHADOW, How::Rot),
