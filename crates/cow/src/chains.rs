@@ -20,7 +20,7 @@ impl Chains {
     }
 
     /// Whether there is no place for one more chain: chains that cannot continue keep theirs.
-    pub fn has_no_place_for(&self, link: Option<ChainLink>) -> bool {
+    pub(crate) fn has_no_place_for(&self, link: Option<ChainLink>) -> bool {
         let chains = self.0.borrow();
         match link {
             Some(ChainLink::Begins(chain)) => {

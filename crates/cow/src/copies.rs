@@ -46,7 +46,7 @@ impl<D: Disk> Nodes<D> {
     }
 
     /// Sets that unit. The caller marks the parent.
-    pub fn set_twin(&self, parent: &Parent, unit: u64) {
+    pub(crate) fn set_twin(&self, parent: &Parent, unit: u64) {
         match parent {
             Parent::Node(node) => node.set_first_twin(unit),
             Parent::Stem(Stem::Inodes) => self.trees.borrow_mut()[0].twin = unit,
@@ -55,7 +55,7 @@ impl<D: Disk> Nodes<D> {
     }
 
     /// Writes the head of a block, with the unit of its first child's other copy.
-    pub fn seal_copy(&self, copy: &mut [u8], place: Place, birth: u64) {
+    pub(crate) fn seal_copy(&self, copy: &mut [u8], place: Place, birth: u64) {
         let twin = first_twin(copy);
         seal(copy, place, birth, self.secret());
         if place.is_twice() && place.level > 0 {
@@ -64,7 +64,7 @@ impl<D: Disk> Nodes<D> {
     }
 
     /// Removes a pointer that leads to another block than it says. The caller marks the parent.
-    pub fn drop_child(&self, parent: &Parent, index: u64) {
+    pub(crate) fn drop_child(&self, parent: &Parent, index: u64) {
         self.set_child(parent, index, Pointer::NULL);
         if self.twin_of(parent, index) > 0 {
             self.set_twin(parent, 0);
@@ -98,7 +98,7 @@ impl<D: Disk> Nodes<D> {
     ///
     /// # Errors
     /// [`FsError::Io`] if it cannot be read; [`FsError::Corrupt`] if it is another block.
-    pub async fn read_block(
+    pub(crate) async fn read_block(
         &self,
         room: Buffer,
         (pointer, twin): (Pointer, u64),

@@ -166,7 +166,7 @@ impl<L: Layout> Floor<L> {
 
     /// A number for a new file, with the block and slot of its inode: near its directory, or near
     /// other recent files.
-    pub async fn new_ino(
+    pub(crate) async fn new_ino(
         &self,
         update: &mut Update<L>,
         near: u64,

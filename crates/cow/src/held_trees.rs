@@ -31,7 +31,7 @@ fn tree_above(parent: &Parent) -> Option<Rc<Tree>> {
 }
 
 /// Whether two blocks belong to the tree of one snapshot.
-pub fn are_of_one_tree(one: &Parent, other: &Parent) -> bool {
+pub(crate) fn are_of_one_tree(one: &Parent, other: &Parent) -> bool {
     tree_above(one) == tree_above(other) || is_planted(Bug::FirstReaders)
 }
 

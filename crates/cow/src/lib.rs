@@ -58,7 +58,7 @@ pub mod planted;
 pub mod sealing;
 pub mod seen;
 pub mod update;
-mod verbs;
+pub mod verbs;
 pub mod waiting;
 
 pub use balance::{Balance, coalesced};

@@ -141,7 +141,7 @@ impl<D: Disk> Nodes<D> {
     }
 
     /// Counts a block that was mended on reading.
-    pub fn count_mended(&self) {
+    pub(crate) fn count_mended(&self) {
         self.mended.set(self.mended.get() + 1);
     }
 
@@ -254,12 +254,12 @@ impl<D: Disk> Nodes<D> {
     }
 
     /// The same; for an impossible address a byte that no device has.
-    pub fn byte_of(&self, pointer: Pointer) -> u64 {
+    pub(crate) fn byte_of(&self, pointer: Pointer) -> u64 {
         self.locate(pointer).unwrap_or(1 << 62)
     }
 
     /// Whether the address of a pointer is on the device.
-    pub fn is_on_disk(&self, pointer: Pointer) -> bool {
+    pub(crate) fn is_on_disk(&self, pointer: Pointer) -> bool {
         self.locate(pointer).is_some()
     }
 

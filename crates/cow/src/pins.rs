@@ -379,7 +379,7 @@ impl Pins {
     }
 
     /// The first snapshot that holds dead blocks of this span.
-    pub fn first_holder(&self, span: Span) -> Option<u64> {
+    pub(crate) fn first_holder(&self, span: Span) -> Option<u64> {
         let holders = self.holders.borrow();
         let at = holders.partition_point(|&(number, _)| number < span.first);
         holders.get(at).map(|&(number, _)| number).filter(|&number| number < span.end)

@@ -1,5 +1,28 @@
 //! The verbs of [`vnode::Engine`] that are the same for all engines on a floor.
 
+use vnode::Vnode;
+
+/// The result of a verb.
+pub type Done<T> = Result<T, vfs::FsError>;
+/// A file.
+pub type Of<E> = Vnode<<E as vnode::Engine>::Inode>;
+
+/// Verbs that the floor has by the same name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! forward {
+    (fn: $(fn $name:ident($($it:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        $(fn $name(&self, $($it: $type),*) $(-> $result)? {
+            self.floor.$name($($it),*)
+        })*
+    };
+    (async: $(fn $name:ident($($it:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        $(async fn $name(&self, $($it: $type),*) $(-> $result)? {
+            self.floor.$name($($it),*).await
+        })*
+    };
+}
+
 /// In an `impl vnode::Engine`: those verbs, of an engine with this layout whose field `floor` is
 /// its [`Floor`](crate::floor::Floor). The others are the engine's: space, claims, steps of
 /// snapshots, and how a change is applied, staged and becomes durable.
@@ -12,6 +35,47 @@ macro_rules! verbs {
         type Freed = $crate::files::Freed;
         type Chunk = $crate::update::Chunk;
         type Payload = $crate::content::Payload;
+
+        $crate::forward! { fn:
+            fn add_link(it: &mut Self::Update, file: &$crate::floor::File)
+                -> $crate::verbs::Done<()>;
+            fn drop_link(it: &mut Self::Update, file: &$crate::floor::File);
+            fn set_attributes(
+                it: &mut Self::Update, file: &$crate::floor::File,
+                change: &::namespace::AttributeChange
+            );
+            fn touch_access_time(file: &$crate::verbs::Of<Self>, time: ::vfs::Timestamp);
+            fn set_entry(
+                it: &mut Self::Update, directory: &$crate::floor::File, chunk: &Self::Chunk,
+                entry: ::vnode::EntryChange
+            );
+            fn end_blocks(
+                it: &mut Self::Update, file: &$crate::floor::File, size: u64,
+                change: &::namespace::AttributeChange
+            );
+            fn begin(kind: ::vnode::Space) -> Self::Update;
+            fn no_room_comes() -> ::futures::future::LocalBoxFuture<'static, ()>;
+        }
+
+        $crate::forward! { async:
+            fn load(ino: u64) -> $crate::verbs::Done<$crate::floor::File>;
+            fn create(
+                it: &mut Self::Update, parent: &$crate::floor::File, new: &::namespace::NewFile<'_>
+            ) -> $crate::verbs::Done<$crate::floor::File>;
+            fn free(it: &mut Self::Update, file: &$crate::floor::File)
+                -> $crate::verbs::Done<bool>;
+            fn free_step(it: &mut Self::Update, file: &$crate::floor::File)
+                -> $crate::verbs::Done<bool>;
+            fn chunk(it: Option<&Self::Update>, directory: &$crate::verbs::Of<Self>, start: u64)
+                -> $crate::verbs::Done<Self::Chunk>;
+            fn add_chunk(it: &mut Self::Update, directory: &$crate::floor::File)
+                -> $crate::verbs::Done<Self::Chunk>;
+            fn place(file: &$crate::verbs::Of<Self>, block: u64)
+                -> $crate::verbs::Done<::vnode::Place>;
+            fn load_held(tree: ::vfs::SnapshotNumber, ino: u64)
+                -> $crate::verbs::Done<$crate::floor::File>;
+            fn settle() -> Result<(), ::vfs::Lost>;
+        }
 
         fn limits(&self) -> &::vnode::Limits {
             &self.floor.limits
@@ -29,110 +93,21 @@ macro_rules! verbs {
             Some(&self.floor.path)
         }
 
-        async fn load(&self, ino: u64) -> Result<$crate::floor::File, ::vfs::FsError> {
-            self.floor.load(ino).await
-        }
-
-        async fn create(
-            &self,
-            update: &mut Self::Update,
-            parent: &$crate::floor::File,
-            new: &::namespace::NewFile<'_>,
-        ) -> Result<$crate::floor::File, ::vfs::FsError> {
-            self.floor.create(update, parent, new).await
-        }
-
-        fn add_link(
-            &self,
-            update: &mut Self::Update,
-            file: &$crate::floor::File,
-        ) -> Result<(), ::vfs::FsError> {
-            self.floor.add_link(update, file)
-        }
-
-        fn drop_link(&self, update: &mut Self::Update, file: &$crate::floor::File) {
-            self.floor.drop_link(update, file);
-        }
-
-        fn set_attributes(
-            &self,
-            update: &mut Self::Update,
-            file: &$crate::floor::File,
-            change: &::namespace::AttributeChange,
-        ) {
-            self.floor.set_attributes(update, file, change);
-        }
-
-        fn touch_access_time(&self, file: &::vnode::Vnode<Self::Inode>, time: ::vfs::Timestamp) {
-            self.floor.touch_access_time(file, time);
-        }
-
-        async fn free(
-            &self,
-            update: &mut Self::Update,
-            file: &$crate::floor::File,
-        ) -> Result<bool, ::vfs::FsError> {
-            self.floor.free(update, file).await
-        }
-
-        async fn free_step(
-            &self,
-            update: &mut Self::Update,
-            file: &$crate::floor::File,
-        ) -> Result<bool, ::vfs::FsError> {
-            self.floor.free_step(update, file).await
-        }
-
         async fn shrink_step(
             &self,
             update: &mut Self::Update,
             file: &$crate::floor::File,
             size: u64,
-        ) -> Result<u64, ::vfs::FsError> {
+        ) -> $crate::verbs::Done<u64> {
             self.floor.plan_shorter(update, file, size).await
-        }
-
-        async fn chunk(
-            &self,
-            update: Option<&Self::Update>,
-            directory: &::vnode::Vnode<Self::Inode>,
-            start: u64,
-        ) -> Result<Self::Chunk, ::vfs::FsError> {
-            self.floor.chunk(update, directory, start).await
-        }
-
-        async fn add_chunk(
-            &self,
-            update: &mut Self::Update,
-            directory: &$crate::floor::File,
-        ) -> Result<Self::Chunk, ::vfs::FsError> {
-            self.floor.add_chunk(update, directory).await
-        }
-
-        fn set_entry(
-            &self,
-            update: &mut Self::Update,
-            directory: &$crate::floor::File,
-            chunk: &Self::Chunk,
-            entry: ::vnode::EntryChange,
-        ) {
-            self.floor.set_entry(update, directory, chunk, entry);
-        }
-
-        async fn place(
-            &self,
-            file: &::vnode::Vnode<Self::Inode>,
-            block: u64,
-        ) -> Result<::vnode::Place, ::vfs::FsError> {
-            self.floor.place(file, block).await
         }
 
         async fn page_cost(
             &self,
-            file: &::vnode::Vnode<Self::Inode>,
+            file: &$crate::verbs::Of<Self>,
             block: u64,
             has_neighbour: bool,
-        ) -> Result<u64, ::vfs::FsError> {
+        ) -> $crate::verbs::Done<u64> {
             Ok(self.floor.claim_for(file, block, has_neighbour))
         }
 
@@ -164,7 +139,7 @@ macro_rules! verbs {
             file: &$crate::floor::File,
             set: &mut $crate::content::Contents,
             _size: u64,
-        ) -> Result<(Self::Payload, Vec<u64>), ::vfs::FsError> {
+        ) -> $crate::verbs::Done<(Self::Payload, Vec<u64>)> {
             Ok((self.floor.plan_data(update, file, set).await?, Vec::new()))
         }
 
@@ -172,22 +147,8 @@ macro_rules! verbs {
             &self,
             update: &mut Self::Update,
             payload: Self::Payload,
-        ) -> Result<bool, ::vfs::FsError> {
+        ) -> $crate::verbs::Done<bool> {
             self.floor.write_data(update, payload).await
-        }
-
-        fn end_blocks(
-            &self,
-            update: &mut Self::Update,
-            file: &$crate::floor::File,
-            size: u64,
-            change: &::namespace::AttributeChange,
-        ) {
-            self.floor.end_blocks(update, file, size, change);
-        }
-
-        fn begin(&self, kind: ::vnode::Space) -> Self::Update {
-            self.floor.begin(kind)
         }
 
         fn found_snapshots(&self) -> Option<::vnode::FoundSnapshots> {
@@ -198,17 +159,9 @@ macro_rules! verbs {
             &self,
             update: &mut Self::Update,
             change: ::vnode::SnapshotChange,
-        ) -> Result<(), ::vfs::FsError> {
+        ) -> $crate::verbs::Done<()> {
             update.asked = Some(change);
             Ok(())
-        }
-
-        async fn load_held(
-            &self,
-            tree: ::vfs::SnapshotNumber,
-            ino: u64,
-        ) -> Result<$crate::floor::File, ::vfs::FsError> {
-            self.floor.load_held(tree, ino).await
         }
 
         async fn give_back(&self, freed: Self::Freed) {
@@ -225,14 +178,6 @@ macro_rules! verbs {
 
         fn horizon(&self) -> &::vnode::horizon::Horizon {
             &self.floor.live.horizon
-        }
-
-        fn no_room_comes(&self) -> ::futures::future::LocalBoxFuture<'static, ()> {
-            self.floor.no_room_comes()
-        }
-
-        async fn settle(&self) -> Result<(), ::vfs::Lost> {
-            self.floor.settle().await
         }
     };
 }

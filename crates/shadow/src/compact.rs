@@ -168,7 +168,7 @@ impl Shadow {
             let is_same = now == owner.pointer || is_planted(Bug::MovedOverWrites);
             let is_held = self.pins.holds(now.birth.get()) && !is_planted(Bug::MovedPins);
             if is_same && !is_held && !now.is_null() {
-                found.push((parent, owner, data, now));
+                found.push((parent, owner, data));
             }
         }
         let mut above: Vec<u64> = found.iter().map(|(_, owner, ..)| owner.index / FAN).collect();
@@ -190,10 +190,11 @@ impl Shadow {
         let places = runs.iter().flat_map(|run| (run.start..run.end()).step_by(step as usize));
         let mut payload = Payload::default();
         payload.is_moved = true;
-        for ((parent, owner, data, now), address) in found.into_iter().zip(places) {
+        for ((parent, owner, data), address) in found.into_iter().zip(places) {
             let (index, sum) = (owner.index, owner.pointer.sum.get());
             payload.add(address, Block { data: data.clone(), sum, is_part: false }, step);
-            update.blocks.push(Placed { parent, index, address, sum, was: Some(now) });
+            let was = (!is_planted(Bug::MovedOverWrites)).then_some(owner.pointer);
+            update.blocks.push(Placed { parent, index, address, sum, was });
         }
         Ok(payload)
     }

@@ -115,7 +115,7 @@ pub fn first_twin(block: &[u8]) -> u64 {
 }
 
 /// Sets the unit of that copy.
-pub fn set_first_twin(block: &mut [u8], unit: u64) {
+pub(crate) fn set_first_twin(block: &mut [u8], unit: u64) {
     view_mut::<Head>(block).own_sum = unit.into();
 }
 
