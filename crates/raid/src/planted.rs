@@ -125,8 +125,6 @@ planted::bugs! {
     LonelyTables,
     /// Bytes that do not fit their checksum are not used to reconstruct other blocks.
     ForgottenRot,
-    /// A block that was found is used at once, and its wrong bytes for no other block.
-    HastyCombinations,
     /// Data that is unreadable at the moment counts as absent.
     HastyReads,
     /// A member that could not be filled completely is reported as up to date.

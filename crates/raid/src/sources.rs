@@ -280,9 +280,6 @@ impl Stripe<'_> {
                 found.push((target, made));
                 break;
             }
-            if is_planted(Bug::HastyCombinations) && !found.is_empty() {
-                break;
-            }
         }
         for (place, bytes) in &found {
             if !given[*place].has(block) {

@@ -217,11 +217,6 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("raid/ForgottenSums", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row("raid/HalfReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+512-0w2")),
-    row(
-        "raid/HastyCombinations",
-        PARITY,
-        How::Case("two-faults sync raid5: 5 16384 late all-data 208597395328830"),
-    ),
     row("raid/HastyMembers", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
     row("raid/HastyRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row(
