@@ -42,7 +42,9 @@ pub trait Layout: 'static {
     /// Whether there is this much room in addition to all that is needed anyway.
     fn has_room(&self, room: Room) -> bool;
 
-    /// Places for this many blocks of files, for a plan; none if there are too few.
+    /// Places for this many blocks of files, for a plan; none if there are too few. Each run is
+    /// whole blocks, and begins on the device at a multiple of a block, as caches want it.
+    /// Neighbouring addresses are neighbouring bytes: data for them are one write.
     fn place(&self, blocks: u64) -> Option<Vec<Run>>;
 
     /// Takes back places of a plan that ends.
