@@ -167,30 +167,29 @@ fn flip_every_byte(image: &Image, sealed: bool) {
     for offset in (0..size).filter(|&offset| offset < 1400 || offset % 61 == 0) {
         // One of three changes, by turns: neighbours have the others, and so have other images.
         let turn = (offset + groups as usize + usize::from(sealed)) % 3;
-        for bits in [[1 << (offset % 8), 0x80, 0xff][turn]] {
-            let mut damaged = image.clone();
-            damaged.write(PRIMARY + offset as u64, &[clean[offset] ^ bits]);
-            if sealed {
-                seal(&mut damaged, size);
+        let bits = [1 << (offset % 8), 0x80, 0xff][turn];
+        let mut damaged = image.clone();
+        damaged.write(PRIMARY + offset as u64, &[clean[offset] ^ bits]);
+        if sealed {
+            seal(&mut damaged, size);
+        }
+        let (found, findings) = try_find(&damaged, false, Log::new(None));
+        let what = format!("byte {offset} ^ {bits:#x}, sealed {sealed}");
+        match found {
+            Err(error) => missed.push(format!("{what}: {error}")),
+            Ok(found) if essence(&found, groups) != right => {
+                let is = essence(&found, groups);
+                let at = is.1.iter().zip(&right.1).position(|(a, b)| a != b);
+                missed.push(format!("{what}: differs at {at:?}: {:?}", findings.list));
             }
-            let (found, findings) = try_find(&damaged, false, Log::new(None));
-            let what = format!("byte {offset} ^ {bits:#x}, sealed {sealed}");
-            match found {
-                Err(error) => missed.push(format!("{what}: {error}")),
-                Ok(found) if essence(&found, groups) != right => {
-                    let is = essence(&found, groups);
-                    let at = is.1.iter().zip(&right.1).position(|(a, b)| a != b);
-                    missed.push(format!("{what}: differs at {at:?}: {:?}", findings.list));
-                }
-                Ok(_) => {
-                    let hashed = original.geometry.superblock_hashes && !sealed;
-                    let mut pair = [clean.clone(), clean.clone()];
-                    pair[1][offset] ^= bits;
-                    let essential =
-                        pair.map(|block| essence(&Found { block, ..copy(&original) }, groups).1);
-                    if (hashed || essential[0] != essential[1]) && findings.list.is_empty() {
-                        missed.push(format!("{what}: nothing was found"));
-                    }
+            Ok(_) => {
+                let hashed = original.geometry.superblock_hashes && !sealed;
+                let mut pair = [clean.clone(), clean.clone()];
+                pair[1][offset] ^= bits;
+                let essential =
+                    pair.map(|block| essence(&Found { block, ..copy(&original) }, groups).1);
+                if (hashed || essential[0] != essential[1]) && findings.list.is_empty() {
+                    missed.push(format!("{what}: nothing was found"));
                 }
             }
         }
