@@ -9,7 +9,7 @@ const SEED: u64 = 1;
 /// Cases of each target: counted, not timed, so that every machine runs the same ones.
 const CASES: u64 = 5_000;
 /// The same if a case is a volume that is opened, used and stopped.
-const VOLUMES: u64 = 1_500;
+const VOLUMES: u64 = 1_000;
 
 fn cases(target: &Target) -> u64 {
     if ["disk", "log", "server", "shadow"].contains(&target.name) { VOLUMES } else { CASES }
