@@ -19,10 +19,10 @@ use std::rc::Rc;
 use block::{BlockDevice, Buffer};
 
 use crate::blocks::BLOCK;
-use crate::label::{SUMS, TABLE_PLACES};
+use crate::label::TABLE_PLACES;
 use crate::planted::{Bug, is_planted};
 use crate::sums::Sums;
-use crate::table::Version;
+use crate::table::{Version, stripes_of};
 
 impl Sums {
     /// Whether the disk that a slot uses has the current version of a table, if there is one.
@@ -82,7 +82,7 @@ impl Sums {
 
     /// The stripes whose checksums are in a table.
     fn stripes(&self, number: u64) -> Range<u64> {
-        let (bytes, unit) = (SUMS * BLOCK, self.layout.unit);
-        number * bytes / unit..((number + 1) * bytes).div_ceil(unit).min(self.layout.rows)
+        let all = stripes_of(number, self.layout.unit);
+        all.start..all.end.min(self.layout.rows)
     }
 }

@@ -9,17 +9,16 @@
 //! Recovery has already replayed the map blocks and checksums of the records that are needed.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::rc::Rc;
 
 use block::IoError;
 
 use crate::blocks::BLOCK;
-use crate::label::{MAP_BITS, SUMS};
+use crate::label::MAP_BITS;
 use crate::layout::Layout;
 use crate::planted::{Bug, is_planted};
 use crate::sums::{Seen, Sums, are_unread};
-use crate::table::{Found, Table, tables_of};
+use crate::table::{Found, Table, stripes_of, tables_of};
 use crate::written::MapBlock;
 
 /// Reason why a table is unusable.
@@ -104,10 +103,4 @@ impl Sums {
         self.bring_home(false).await?;
         Ok(self.are_home())
     }
-}
-
-/// The stripes whose checksums are in a table.
-fn stripes_of(table: u64, unit: u64) -> Range<u64> {
-    let bytes = SUMS * BLOCK;
-    table * bytes / unit..((table + 1) * bytes).div_ceil(unit)
 }

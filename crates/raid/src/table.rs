@@ -60,6 +60,12 @@ pub(crate) fn tables_of(offset: u64, length: u64) -> Range<u64> {
     offset / of_table..(offset + length).div_ceil(of_table)
 }
 
+/// The stripes of this unit whose checksums are in a table; the last ones may not be there.
+pub(crate) fn stripes_of(table: u64, unit: u64) -> Range<u64> {
+    let of_table = SUMS * BLOCK;
+    table * of_table / unit..((table + 1) * of_table).div_ceil(unit)
+}
+
 /// A version of a table, as read from a place.
 pub(crate) struct Version {
     pub(crate) number: u64,
