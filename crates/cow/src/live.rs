@@ -4,10 +4,15 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use runtime::sync::Signal;
+use vfs::{Name, Timestamp};
 use vnode::chain::Chain;
 use vnode::horizon::Horizon;
 
 use crate::chains::Chains;
+use crate::format::snapshot::{State, Told};
+use crate::layout::Disk;
+use crate::nodes::Nodes;
+use crate::pins::Pins;
 use crate::waiting::{Promised, Sort};
 
 /// See the module's prose.
@@ -44,6 +49,32 @@ impl Live {
             directories,
             units,
             promised: Promised::default(),
+        }
+    }
+}
+
+impl Live {
+    /// The live tree as a snapshot of it, with this number, name and time.
+    pub fn told<D: Disk>(
+        &self,
+        nodes: &Nodes<D>,
+        pins: &Pins,
+        (number, name, created): (u64, Name, Timestamp),
+        update: u64,
+    ) -> Told {
+        Told {
+            number,
+            name,
+            created,
+            state: State::Ready,
+            update,
+            inodes: nodes.trees()[0],
+            files: self.files.get(),
+            directories: self.directories.get(),
+            units: self.units.get(),
+            nodes: pins.nodes(),
+            freed: 0,
+            orphans_since: 0,
         }
     }
 }

@@ -35,7 +35,7 @@ use bytes::Bytes;
 use cache::DataPath;
 use cache::refusals::all_written;
 use cow::format::head::seal;
-use cow::format::snapshot::{self, Line, Snapshots, State};
+use cow::format::snapshot::{self, Line, Snapshots};
 use cow::live::Live;
 use cow::{Balance, Node, Pins, Place, Pointer, Run, Span, UNIT, VERSION, coalesced, sum};
 use futures::FutureExt;
@@ -599,19 +599,10 @@ impl Commits {
     /// Writes the line of a snapshot.
     fn write_pin(&self, pin: Pin, number: u64) {
         let Pin { snapshot, leaf, slot } = pin;
+        let of_it = (snapshot.number.0, snapshot.name, snapshot.created);
         let told = snapshot::Told {
-            number: snapshot.number.0,
-            name: snapshot.name,
-            created: snapshot.created,
-            state: State::Ready,
-            update: number,
-            inodes: self.nodes.trees()[0],
-            files: self.live.files.get(),
-            directories: self.live.directories.get(),
-            units: self.live.units.get(),
-            nodes: self.pins.nodes(),
-            freed: 0,
             orphans_since: self.live.chains.orphans_since(),
+            ..self.live.told(&self.nodes, &self.pins, of_it, number)
         };
         leaf.change(|bytes| Line::write(bytes, slot, Some(&told)));
         self.nodes.held_trees.add(told.inodes);

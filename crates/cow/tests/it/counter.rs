@@ -146,7 +146,8 @@ impl Counter {
         }
         if let Some(snapshot) = pin {
             let Snapshot { number: of, name, created, .. } = snapshot;
-            let told = Told { number: of.0, name, created, ..self.told(number) };
+            let of_it = (of.0, name, created);
+            let told = self.live.told(&self.nodes, &self.pins, of_it, number);
             self.nodes.held_trees.add(told.inodes);
             self.pins.pin(told, self.pins.next_line());
         }
@@ -160,20 +161,10 @@ impl Counter {
 
     /// The live tree, as a snapshot of it would be.
     fn told(&self, number: u64) -> Told {
-        Told {
-            number: 1,
-            name: Name::parse(b"live").expect("it is one"),
-            created: Timestamp { seconds: self.live.next_ino.get() as i64, nanoseconds: 0 },
-            state: State::Ready,
-            update: number,
-            inodes: self.nodes.trees()[0],
-            files: self.live.files.get(),
-            directories: self.live.directories.get(),
-            units: self.live.units.get(),
-            nodes: self.pins.nodes(),
-            freed: self.next.get(),
-            orphans_since: 0,
-        }
+        let created = Timestamp { seconds: self.live.next_ino.get() as i64, nanoseconds: 0 };
+        let of_it = (1, Name::parse(b"live").expect("it is one"), created);
+        let told = self.live.told(&self.nodes, &self.pins, of_it, number);
+        Told { freed: self.next.get(), ..told }
     }
 
     fn root(&self, number: u64) -> Bytes {
