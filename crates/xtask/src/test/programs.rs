@@ -35,6 +35,8 @@ pub(super) type Timed = (Duration, String);
 pub(super) struct Ran {
     pub(super) totals: Totals,
     pub(super) timed: Vec<Timed>,
+    /// Names of tests that failed.
+    pub(super) failed: Vec<String>,
 }
 
 impl Ran {
@@ -50,6 +52,7 @@ impl Ran {
     pub(super) fn plus(mut self, other: Self) -> Self {
         self.totals += other.totals;
         self.timed.extend(other.timed);
+        self.failed.extend(other.failed);
         self
     }
 }
@@ -137,11 +140,18 @@ fn run(tests: &mut Command, name: &str) -> Result<Ran> {
     for line in printed.lines() {
         ran.totals += Totals::from_cargo_line(line).unwrap_or_default();
         ran.timed.extend(timed(line).map(|(took, test)| (took, format!("{name} {test}"))));
+        ran.failed.extend(failed(line).map(|test| format!("{name} {test}")));
     }
     if !passed && ran.totals.failed == 0 {
         return Err(Failure::new(format!("{name} failed without a test that did")));
     }
     Ok(ran)
+}
+
+/// The test in a line such as `test a::b ... FAILED <0.123s>`.
+fn failed(line: &str) -> Option<&str> {
+    let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    rest.starts_with("FAILED").then_some(name)
 }
 
 /// The time in a line such as `test a::b ... ok <0.123s>`.
@@ -177,10 +187,15 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_test_is_read_from_its_line() {
+    fn the_time_and_the_failure_of_a_test_are_read_from_its_line() {
         let line = "test rename::a_name_returns ... ok <0.123s>";
         assert_eq!(timed(line), Some((Duration::from_millis(123), "rename::a_name_returns")));
         assert_eq!(timed("test rename::a_name_returns ... ok"), None);
         assert_eq!(timed("running 3 tests"), None);
+        assert_eq!(failed(line), None);
+        assert_eq!(
+            failed("test rename::a_name_returns ... FAILED"),
+            Some("rename::a_name_returns")
+        );
     }
 }

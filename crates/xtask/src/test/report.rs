@@ -11,6 +11,8 @@ use crate::{Failure, Result, Totals, clock, command};
 
 /// Number of slowest tests that are listed.
 const SLOWEST: usize = 10;
+/// Number of lines, before the last one, of a failed campaign's output that are repeated.
+const END_LINES: usize = 12;
 
 /// A finished step.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(super) struct Report {
     totals: Totals,
     done: Vec<Done>,
     timed: Vec<Timed>,
+    /// Names of steps, tests and campaigns that failed, with the end of a campaign's output.
+    failed: Vec<String>,
 }
 
 /// Result of a campaign.
@@ -36,13 +40,19 @@ pub(super) struct Drawn {
     pub(super) workloads: u64,
     states: u64,
     images: u64,
+    /// The end of its output.
+    end: Vec<String>,
 }
 
 impl Drawn {
     /// Runs a campaign, which ends with a line of JSON.
     pub(super) fn by(campaign: &mut Command) -> Result<Self> {
-        let mut last = String::new();
-        let passed = command::watch(campaign, |line| last = line.to_owned())?;
+        let mut end = Vec::new();
+        let passed = command::watch(campaign, |line| {
+            end.drain(..end.len().saturating_sub(END_LINES));
+            end.push(line.to_owned());
+        })?;
+        let last = end.pop().unwrap_or_default();
         let told: Value = serde_json::from_str(&last)
             .map_err(|_| Failure::new("a campaign did not come to its end"))?;
         let count = |name: &str| told[name].as_u64().unwrap_or_default();
@@ -50,7 +60,7 @@ impl Drawn {
         if passed && workloads == 0 {
             return Err(Failure::new("a campaign has tried nothing"));
         }
-        Ok(Self { passed, workloads, states, images: count("images") })
+        Ok(Self { passed, workloads, states, images: count("images"), end })
     }
 }
 
@@ -60,7 +70,7 @@ impl Report {
     pub(super) fn step(&mut self, step: Step, carry_out: impl FnOnce() -> Result<Ran>) {
         println!("== {}", step.name);
         let start = clock::now();
-        let Ran { totals, timed } = Ran::of(carry_out());
+        let Ran { totals, timed, failed } = Ran::of(carry_out());
         let seconds = start.elapsed().as_secs_f64();
         if step.is_exceeded(seconds) {
             let (name, budget) = (step.name, step.seconds);
@@ -69,6 +79,10 @@ impl Report {
         println!("== {}: {totals} ({seconds:.0} s)", step.name);
         self.totals += totals;
         self.timed.extend(timed);
+        if totals.failed > failed.len() as u64 {
+            self.failed.push(step.name.to_owned());
+        }
+        self.failed.extend(failed);
         let drew = totals.to_string();
         self.done.push(Done { name: step.name.into(), seconds, budget: step.seconds, drew });
     }
@@ -83,11 +97,17 @@ impl Report {
         println!("== {words}");
         let start = clock::now();
         let (passed, drew) = match carry_out() {
-            Ok(Drawn { passed, workloads, states, images }) => {
+            Ok(Drawn { passed, workloads, states, images, end }) => {
+                if !passed {
+                    self.failed.push([&[words.to_owned()], &end[..]].concat().join("\n    "));
+                }
                 let failed = if passed { "" } else { "FAILED: " };
                 (passed, format!("{failed}{workloads} workloads, {states} states, {images} images"))
             }
-            Err(failure) => (false, failure.to_string()),
+            Err(failure) => {
+                self.failed.push(format!("{words}: {failure}"));
+                (false, failure.to_string())
+            }
         };
         let seconds = start.elapsed().as_secs_f64();
         self.totals += Totals::one(passed);
@@ -106,6 +126,10 @@ impl Report {
         println!("\nthe slowest tests:");
         for (took, name) in self.timed.iter().take(SLOWEST) {
             println!("{:>8.1}  {name}", Duration::as_secs_f64(took));
+        }
+        if !self.failed.is_empty() {
+            println!("\nthe failures:");
+            self.failed.iter().for_each(|failed| println!("  {failed}"));
         }
         println!("{}", self.totals);
         self.totals.failed == 0
@@ -128,7 +152,11 @@ mod tests {
         assert_eq!(report.totals, Totals { passed: 1, failed: 0 });
         report.step(quick, || one(false));
         report.step(quick, || Err(Failure::new("luck")));
-        assert_eq!(report.totals, Totals { passed: 1, failed: 2 });
+        let failed_tests = vec!["a/it b::c".to_owned()];
+        let totals = Totals { passed: 8, failed: 1 };
+        report.step(quick, || Ok(Ran { totals, failed: failed_tests, ..Ran::default() }));
+        assert_eq!(report.totals, Totals { passed: 9, failed: 3 });
+        assert_eq!(report.failed, ["quick", "quick", "a/it b::c"]);
         assert!(!report.finish());
         let mut report = Report::default();
         report.step(Step { name: "slow", seconds: 0 }, || one(true));
@@ -149,5 +177,11 @@ mod tests {
         report.campaign("other", 1, || campaign(&format!("{told}; exit 1")));
         report.campaign("third", 1, || campaign("echo crashed"));
         assert_eq!(report.totals, Totals { passed: 1, failed: 2 });
+        let crashed = "third: a campaign did not come to its end";
+        assert_eq!(report.failed, ["other", crashed]);
+        let found = format!("seq 1 40; echo a case; {told}; exit 1");
+        report.campaign("fourth", 1, || campaign(&found));
+        let repeated: Vec<&str> = report.failed[2].split("\n    ").collect();
+        assert_eq!([repeated[0], repeated[1], repeated[12]], ["fourth", "30", "a case"]);
     }
 }
