@@ -66,7 +66,7 @@ pub use status::{Counts, Status, TwinState};
 use crate::cache::Cache;
 use crate::format::{BLOCK, Layout, SECTOR};
 use crate::health::Health;
-use crate::pairing::{Leave, Partner};
+use crate::pairing::Partner;
 use crate::planted::{Bug, is_planted};
 use crate::twin::Twin;
 
@@ -143,13 +143,6 @@ impl Nvram {
     /// From now on the volume records nothing of it: it stands in front of it no more.
     pub fn part(&self) {
         self.cache.partner.get().into_iter().for_each(Partner::part);
-    }
-
-    /// Has this done before the volume's record says that nothing of the NVRAM is needed.
-    pub fn leave_with(&self, leave: Leave) {
-        if let Some(partner) = self.cache.partner.get() {
-            partner.leave_with(leave);
-        }
     }
 
     /// The log device in two NVRAMs, if they have one: both have what is written to it.

@@ -192,8 +192,11 @@ pub(crate) async fn begin_with(
     pairing: Pairing,
     record: Record,
 ) -> Result<(), OpenError> {
+    if !pairing.is_dirty {
+        record.leave().await?;
+    }
     if !is_planted(Bug::UnsaidDirt) {
-        record(pairing).await?;
+        record.write(pairing).await?;
     }
     nvram.cache.write_label(Label { is_begun: true, ..nvram.label() }).await?;
     let partner = Partner::new(pairing, record);

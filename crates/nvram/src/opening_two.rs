@@ -97,6 +97,25 @@ pub async fn make_two(
     Ok(label)
 }
 
+/// The label of one of two memories, which may hang.
+async fn look_in_time(memory: &Copy, runtime: &Runtime) -> Result<Label, OpenError> {
+    look(&(Rc::new(Timed::new(memory.clone(), runtime)) as Copy)).await
+}
+
+impl Assembly {
+    /// The parts for a log of those memories that are believed, to be read in a start. One of two
+    /// may hang.
+    pub fn logs(&self, memories: &Memories, runtime: &Runtime) -> Vec<Rc<dyn BlockDevice>> {
+        let believed = memories.iter().zip(&self.roles).filter(|(_, role)| **role == Role::In);
+        let logs = believed.filter_map(|(found, _)| found.as_ref()?.log.clone());
+        let mut logs: Vec<Rc<dyn BlockDevice>> = logs.collect();
+        if logs.len() > 1 {
+            logs.iter_mut().for_each(|log| *log = Rc::new(Timed::new(log.clone(), runtime)));
+        }
+        logs
+    }
+}
+
 /// Judges two NVRAMs, and writes nothing. Gives their labels, too.
 ///
 /// # Errors
@@ -107,7 +126,7 @@ pub async fn judge_two(
     runtime: &Runtime,
 ) -> Result<(Assembly, [Result<Label, OpenError>; 2]), OpenError> {
     let look_at = async |found: &Option<Found>| match found {
-        Some(it) => look(&(Rc::new(Timed::new(it.memory.clone(), runtime)) as Copy)).await,
+        Some(found) => look_in_time(&found.memory, runtime).await,
         None => Err(Unpaired::Missing.into()),
     };
     let (one, other) = join(look_at(&memories[0]), look_at(&memories[1])).await;
@@ -286,7 +305,7 @@ impl Cache {
         let number = self.number_to_fill(twin, &found.memory).await;
         let copy = with_log(&found, &self.layout, twin.log_size());
         let (number, copy) = match number.and_then(|number| Ok((number, copy?))) {
-            Ok(judged) => judged,
+            Ok((number, copy)) => (number, Timed::new(copy, &self.runtime)),
             Err(error) => {
                 found.close_behind(&self.runtime);
                 return Err(error);
@@ -297,13 +316,14 @@ impl Cache {
             let partner = self.partner.get().filter(|_| self.retired().is_none());
             let partner = partner.ok_or_else(|| IoError::closed(Verb::Write))?;
             let label = label_of(&self.label.get(), number);
-            let written = write_labels(&**copy, &self.layout, &label);
-            twin.in_time(written, Verb::Write).await?;
+            write_labels(&**copy, &self.layout, &label).await?;
             // Some labels of the set may say so, or say so later: nothing may rest on the others.
             let called = partner.call(number, false, label.generation).await;
             called.inspect_err(|error| self.fail(error))
         };
-        Ok(twin.fill(number, copy, finish).await?)
+        twin.fill(number, Rc::new(copy.clone()), finish).await?;
+        copy.has_time();
+        Ok(())
     }
 
     /// The number of a memory that comes back.
@@ -314,7 +334,7 @@ impl Cache {
     ) -> Result<usize, OpenError> {
         let missing = twin.out().iter().position(|is_out| *is_out);
         let missing = missing.ok_or(OpenError::Unpaired(Unpaired::Copied))?;
-        match twin.in_time(async { Ok(look(memory).await) }, Verb::Read).await? {
+        match look_in_time(memory, &self.runtime).await {
             Ok(label) if label.id != self.id => Err(Unpaired::Foreign.into()),
             Ok(label) if usize::from(label.twin) != missing + 1 => Err(Unpaired::Copied.into()),
             Ok(label) if label.generation > self.label.get().generation + 1 => {

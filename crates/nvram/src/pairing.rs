@@ -37,11 +37,12 @@
 //!
 //! Commit point of a start: the volume's pairing, durably of the new generation.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use block::IoError;
-use futures::future::LocalBoxFuture;
+use futures::FutureExt;
+use futures::future::{LocalBoxFuture, ready};
 use runtime::sync::Lock;
 
 use crate::format::{Id, Label};
@@ -142,19 +143,44 @@ impl Pairing {
     }
 }
 
-/// Makes a pairing durable on the disks of the volume.
-pub type Record = Rc<dyn Fn(Pairing) -> LocalBoxFuture<'static, Result<(), IoError>>>;
+/// An answer of the volume's disks.
+type Recorded = LocalBoxFuture<'static, Result<(), IoError>>;
 
-/// Ends whatever else the volume may have in the NVRAM's devices.
-pub type Leave = Rc<dyn Fn() -> LocalBoxFuture<'static, Result<(), IoError>>>;
+/// How a pairing becomes durable on the disks of the volume.
+#[derive(Clone)]
+pub struct Record {
+    write: Rc<dyn Fn(Pairing) -> Recorded>,
+    leave: Rc<dyn Fn() -> Recorded>,
+}
+
+impl Record {
+    /// A pairing is written in this way.
+    pub fn new(write: impl Fn(Pairing) -> Recorded + 'static) -> Self {
+        Self { write: Rc::new(write), leave: Rc::new(|| ready(Ok(())).boxed_local()) }
+    }
+
+    /// Before one that says that nothing of the NVRAM is needed, this ends what else the volume has
+    /// in the NVRAM's devices. Other pairings may be written meanwhile: it may wait for one that
+    /// calls a memory out.
+    pub fn leaving(self, leave: impl Fn() -> Recorded + 'static) -> Self {
+        Self { leave: Rc::new(leave), ..self }
+    }
+
+    /// Writes a pairing.
+    pub fn write(&self, pairing: Pairing) -> Recorded {
+        (self.write)(pairing)
+    }
+
+    /// Ends what else the volume has in the NVRAM's devices.
+    pub(crate) fn leave(&self) -> Recorded {
+        (self.leave)()
+    }
+}
 
 /// The volume behind an NVRAM: its pairing, and how that is recorded.
 pub(crate) struct Partner {
     pairing: Cell<Pairing>,
     record: Record,
-    /// This comes before a record that nothing is needed, while others may still be made: it may
-    /// wait for one that calls a memory out.
-    leave: OnceCell<Leave>,
     /// Whether the last record failed: the volume may have it or not, or some of its disks.
     is_unsure: Cell<bool>,
     /// Whether the volume stands behind it no more.
@@ -169,23 +195,14 @@ impl Partner {
         Self {
             pairing: Cell::new(pairing),
             record,
-            leave: OnceCell::new(),
             is_unsure: Cell::new(false),
             is_parted: Cell::new(false),
             recording: Lock::default(),
         }
     }
 
-    /// From now on this comes before a record that nothing of the NVRAM is needed.
-    pub(crate) fn leave_with(&self, leave: Leave) {
-        assert!(self.leave.set(leave).is_ok(), "there is one log device");
-    }
-
     async fn leave(&self) -> Result<(), IoError> {
-        match self.leave.get() {
-            Some(leave) if self.may_need() => leave().await,
-            _ => Ok(()),
-        }
+        if self.may_need() { self.record.leave().await } else { Ok(()) }
     }
 
     /// Whether the volume may say that it needs the NVRAM.
@@ -211,7 +228,7 @@ impl Partner {
             return Ok(());
         }
         self.is_unsure.set(!is_planted(Bug::SureAfterFailure));
-        (self.record)(pairing).await?;
+        self.record.write(pairing).await?;
         self.pairing.set(pairing);
         self.is_unsure.set(false);
         Ok(())

@@ -57,3 +57,11 @@ pub struct Status {
     /// What it has done.
     pub counts: Counts,
 }
+
+impl Status {
+    /// Whether writes are held.
+    pub fn is_in_use(&self) -> bool {
+        let is_trusted = self.health.as_ref().is_none_or(|health| *health == Health::Good);
+        is_trusted && !self.is_down && !self.is_retired && !self.has_failed
+    }
+}

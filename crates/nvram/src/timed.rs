@@ -1,7 +1,7 @@
-//! A memory that may hang while a start reads it, and is not the only one.
+//! A memory that may hang, and is not the only one: in a start, and while it comes back.
 //!
-//! Until the start is done, a call that takes too long has failed, and so has every later one: what
-//! one of two does not give is taken from the other.
+//! Until it counts, a call that takes too long has failed, and so has every later one: what one of
+//! two does not give is taken from the other.
 
 use std::cell::Cell;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use futures::future::{Either, select};
 use runtime::Runtime;
 
 /// Time after which a call has failed.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// See the module's prose. A clone is the same device.
 #[derive(Clone)]

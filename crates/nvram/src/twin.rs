@@ -23,7 +23,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -38,7 +37,6 @@ use runtime::{Instant, Runtime};
 use crate::format::{LABEL, Label, Layout, SECTOR};
 use crate::planted::{Bug, is_planted};
 use crate::status::TwinState;
-use crate::timed::TIMEOUT;
 
 /// Bytes that are copied at once to a memory that comes back.
 const CHUNK: u64 = 128 << 10;
@@ -263,7 +261,7 @@ impl Twin {
         while self.pending_chunks() > 0 {
             self.copy_chunk(copy).await?;
         }
-        self.in_time(copy.flush(), Verb::Flush).await?;
+        copy.flush().await?;
         finish(copy).await
     }
 
@@ -285,23 +283,10 @@ impl Twin {
             let (start, end) = (whole.start.max(part.start), whole.end.min(part.end));
             if start < end {
                 let read = self.read(start, Memory::unfilled((end - start) as usize)).await?;
-                let write = copy.write(start, vec![read.freeze()], Durability::Plain);
-                self.in_time(write, Verb::Write).await?;
+                copy.write(start, vec![read.freeze()], Durability::Plain).await?;
             }
         }
         Ok(())
-    }
-
-    /// A call of a copy that comes back: no other call waits for it for long.
-    pub(crate) async fn in_time<T>(
-        &self,
-        call: impl Future<Output = Result<T, IoError>>,
-        verb: Verb,
-    ) -> Result<T, IoError> {
-        match select(pin!(call), self.0.runtime.clock.sleep(TIMEOUT)).await {
-            Either::Left((done, _)) => done,
-            Either::Right(_) => Err(IoError::new(verb, 0, 0, ErrorKind::TimedOut)),
-        }
     }
 
     /// Waits for a call of a copy as long as that counts. `None` if it does not any more. Once the

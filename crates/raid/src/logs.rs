@@ -4,15 +4,11 @@
 //! lost it. Any copy counts: the latest record that is whole names the oldest that is needed.
 
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::ops::RangeInclusive;
-use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
 
 use block::{BlockDevice, Buffer};
 use bytes::Bytes;
-use futures::future::{Either, select};
 
 use crate::apart;
 use crate::label::Label;
@@ -22,9 +18,6 @@ use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, RECORD_COPIES, keepers};
 use crate::record::{BLOCK, Record, choose_record, decode, sequence_at, size_at};
 use crate::ring::most_of_record;
-
-/// Time after which one of two log devices hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of a log that are read in one request.
 const AT_ONCE: u64 = 1 << 20;
@@ -164,7 +157,7 @@ async fn read_all(members: &Members, size: u64, apart: &[Rc<dyn BlockDevice>]) -
     }
     let mut logs_apart = Vec::new();
     for device in apart {
-        let mut log = read_apart(members, device, apart.len() > 1).await;
+        let mut log = read_apart(members, device).await;
         let found_apart = std::mem::take(&mut log.found).into_iter();
         let found_apart = found_apart.map(|one| Found { is_apart: true, ..one });
         found_apart.for_each(|one| count(&mut found, one));
@@ -265,33 +258,15 @@ async fn read_log(members: &Members, slot: usize, size: u64) -> OfMember {
 }
 
 /// The log of the log device. It is flushed first: a killed process may have left writes there, and
-/// nothing rests on one that is not durable. One that hangs is not waited for if there is another.
-async fn read_apart(
-    members: &Members,
-    device: &Rc<dyn BlockDevice>,
-    is_one_of_two: bool,
-) -> OfMember {
+/// nothing rests on one that is not durable.
+async fn read_apart(members: &Members, device: &Rc<dyn BlockDevice>) -> OfMember {
     let size = apart::ring_of(&**device);
-    let reading = async {
-        device.flush().await.ok()?;
-        let read = async |at, room| device.read(at, room).await.ok();
-        let (ring, unread) = read_ring(read, size).await;
-        Some(records_of(&ring, unread, &members.label()))
-    };
-    let limit = async {
-        if is_one_of_two {
-            members.clock.sleep(PATIENCE).await;
-        } else {
-            pending::<()>().await;
-        }
-    };
-    let read = match select(pin!(reading), pin!(limit)).await {
-        Either::Left((read, _)) => read,
-        Either::Right(_) => None,
-    };
-    let nothing =
-        || OfMember { unread: (0..size).step_by(BLOCK as usize).collect(), ..OfMember::default() };
-    read.unwrap_or_else(nothing)
+    if device.flush().await.is_err() {
+        return OfMember { unread: (0..size).step_by(BLOCK as usize).collect(), ..<_>::default() };
+    }
+    let read = async |at, room| device.read(at, room).await.ok();
+    let (ring, unread) = read_ring(read, size).await;
+    records_of(&ring, unread, &members.label())
 }
 
 /// A ring, and the offsets of its blocks that cannot be read.

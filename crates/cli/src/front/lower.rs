@@ -11,7 +11,6 @@ use block::slice::split;
 use block::{BlockDevice, IoError};
 use futures::FutureExt;
 use nvram::Nvram;
-use nvram::health::Health;
 use raid::Set;
 use raid::label::Label;
 use runtime::Runtime;
@@ -55,13 +54,6 @@ pub(super) fn parts(memory: Rc<dyn BlockDevice>, label: &Label) -> nvram::Found 
     }
 }
 
-/// Whether writes are held in an NVRAM.
-fn is_in_use(nvram: &Nvram) -> bool {
-    let status = nvram.status();
-    let is_trusted = status.health.is_none_or(|health| health == Health::Good);
-    is_trusted && !status.is_down && !status.is_retired && !status.has_failed
-}
-
 impl Lower {
     /// The log device of a set, which does not get its records yet.
     pub(super) fn new(set: &Rc<Set>) -> Self {
@@ -77,15 +69,9 @@ impl Lower {
         }
     }
 
-    /// Takes note of the device, in an NVRAM that has just been opened. None of its records is
-    /// needed when the labels say that the set needs nothing of the NVRAM.
-    pub(super) fn is_in(self: &Rc<Self>, device: Rc<dyn BlockDevice>, nvram: &Nvram) {
+    /// Takes note of the device, in an NVRAM that has just been opened.
+    pub(super) fn is_in(&self, device: Rc<dyn BlockDevice>) {
         let _ = self.device.set(device); // a volume is opened once
-        let lower = self.clone();
-        nvram.leave_with(Rc::new(move || {
-            let lower = lower.clone();
-            async move { lower.may_be_used(false).await }.boxed_local()
-        }));
     }
 
     /// The parts of an NVRAM that comes back.
@@ -107,7 +93,8 @@ impl Lower {
             self.is_begun.set(false);
             self.has_failed.set(true);
         }
-        let is_wanted = is_in_use(nvram) && self.may_be_used.get() && !self.has_failed.get();
+        let is_wanted =
+            nvram.status().is_in_use() && self.may_be_used.get() && !self.has_failed.get();
         if is_wanted
             && !self.is_begun.get()
             && let Some(device) = self.device.get()
@@ -151,17 +138,17 @@ impl Lower {
         }
     }
 
-    /// Takes note whether the labels are about to say that the set may need its NVRAM. If not, none
-    /// of its records is needed when this is done.
+    /// The labels are about to say that the set may need its NVRAM.
+    pub(super) fn may_be_used(&self) {
+        self.may_be_used.set(true);
+    }
+
+    /// The labels are about to say that the set needs nothing of its NVRAM. None of its records is
+    /// needed when this is done.
     ///
     /// # Errors
     /// The set has stopped.
-    pub(super) async fn may_be_used(&self, may: bool) -> Result<(), IoError> {
-        if may {
-            // A task that uses it may wait for this.
-            self.may_be_used.set(true);
-            return Ok(());
-        }
+    pub(super) async fn leave(&self) -> Result<(), IoError> {
         let _alone = self.changing.exclusive().await;
         self.may_be_used.set(false);
         self.is_begun.set(false);

@@ -28,7 +28,6 @@ use block::{BlockDevice, IoError};
 use duramen_settings::NvramSettings;
 use futures::FutureExt;
 use nvram::health::Health;
-use nvram::meeting::Role;
 use nvram::pairing::{Meeting, Pairing, Record, Unpaired};
 use nvram::{Nvram, Recovered};
 use raid::Set;
@@ -113,15 +112,17 @@ pub(crate) fn label_of(pairing: &Pairing, log_start: Option<u64>) -> label::Nvra
 /// nothing of the log device in it either.
 fn record_with(set: &Rc<Set>, lower: Option<Rc<Lower>>) -> Record {
     let record = record_on(set);
-    Rc::new(move |pairing| {
-        let (record, lower) = (record.clone(), lower.clone());
-        async move {
-            if let Some(lower) = lower {
-                lower.may_be_used(pairing.is_dirty).await?;
-            }
-            record(pairing).await
+    let Some(lower) = lower else { return record };
+    let left = lower.clone();
+    let write = move |pairing: Pairing| {
+        if pairing.is_dirty {
+            lower.may_be_used();
         }
-        .boxed_local()
+        record.write(pairing)
+    };
+    Record::new(write).leaving(move || {
+        let lower = left.clone();
+        async move { lower.leave().await }.boxed_local()
     })
 }
 
@@ -129,7 +130,7 @@ fn record_with(set: &Rc<Set>, lower: Option<Rc<Lower>>) -> Record {
 fn record_on(set: &Rc<Set>) -> Record {
     let set = set.clone();
     let log_start = set.label().nvram.and_then(|nvram| nvram.log_start);
-    Rc::new(move |pairing| {
+    Record::new(move |pairing| {
         let (set, known) = (set.clone(), label_of(&pairing, log_start));
         async move { set.stand_behind(Some(known)).await }.boxed_local()
     })
@@ -258,7 +259,7 @@ impl Candidate {
                 let nvram = Rc::new(nvram);
                 let log = if twins.is_some() { nvram.log_device() } else { alone };
                 if let Some((lower, log)) = lower.as_ref().zip(log) {
-                    lower.is_in(log, &nvram);
+                    lower.is_in(log);
                 }
                 if let Some(source) = health.as_deref().filter(|_| is_written) {
                     let mut monitor = monitor_of(source, runtime);
@@ -279,7 +280,7 @@ impl Candidate {
                 };
                 if is_written {
                     let failed = |source| Failure::Device { path: volume.path.clone(), source };
-                    record_on(set)(alone).await.map_err(failed)?;
+                    record_on(set).write(alone).await.map_err(failed)?;
                 }
                 let why = absence.unwrap_or_else(|| error.to_string());
                 Presence::Absent { why, is_missed: pairing.is_dirty }
@@ -344,11 +345,12 @@ async fn judge(found: Vec<Found>, label: &Label, pairing: &Pairing, runtime: &Ru
     if pairing.out.is_some() {
         let (twins, memories) = Twins::found(found, label);
         let judged = nvram::judge_two(&memories, pairing, runtime).await;
-        let judged = judged.map(|(assembly, _)| assembly);
-        let roles = judged.as_ref().map_or(Vec::new(), |assembly| assembly.roles.to_vec());
-        let believed = memories.iter().zip(roles).filter(|(_, role)| *role == Role::In);
-        let lower = believed.filter_map(|(found, _)| found.as_ref()?.log.clone()).collect();
-        let meeting = judged.map(|assembly| twins.judged(assembly));
+        let judged = judged.map(|(assembly, _)| (assembly.logs(&memories, runtime), assembly));
+        let judged = judged.map(|(lower, assembly)| (lower, twins.judged(assembly)));
+        let (lower, meeting) = match judged {
+            Ok((lower, meeting)) => (lower, Ok(meeting)),
+            Err(error) => (Vec::new(), Err(error)),
+        };
         let memory = Memories::Two(memories);
         return Judged { meeting, twins: Some(twins), memory, lower };
     }
@@ -449,7 +451,7 @@ impl Front {
     /// The set has stopped.
     pub(crate) async fn leave_lower(&self) -> Result<(), IoError> {
         match &self.lower {
-            Some(lower) => lower.may_be_used(false).await,
+            Some(lower) => lower.leave().await,
             None => Ok(()),
         }
     }

@@ -65,7 +65,7 @@ impl Running {
 
     fn record(&self) -> Record {
         let (book, fails_late) = (self.book.clone(), self.fails_late.clone());
-        Rc::new(move |pairing| {
+        Record::new(move |pairing| {
             let bytes = vec![encoded(&pairing).into()];
             let (written, fails_late) =
                 (book.write(0, bytes, Durability::Through), fails_late.clone());
@@ -88,7 +88,7 @@ impl Running {
     /// A start without the NVRAM.
     pub(crate) fn open_alone(&self) -> Result<Rc<Disk>, Unpaired> {
         let alone = self.pairing().alone(false)?;
-        self.world.executor.block_on((self.record())(alone)).expect("nothing fails");
+        self.world.executor.block_on(self.record().write(alone)).expect("nothing fails");
         Ok(self.world.below.clone())
     }
 
@@ -354,7 +354,7 @@ fn an_nvram_that_has_gone_on_never_comes_back_over_disks_of_a_copy() {
         assert!(is_older, "start {start}: {refused:?}");
         let given_up = running.pairing().alone(true).expect("that is meant");
         let executor = &running.world.executor;
-        executor.block_on((running.record())(given_up)).expect("nothing fails");
+        executor.block_on(running.record().write(given_up)).expect("nothing fails");
         let device = running.open().expect("its content is void");
         let read = device.read(0, Buffer::unfilled(4096));
         assert_eq!(executor.block_on(read).expect("the disk has zeros")[0], 0, "start {start}");
@@ -373,7 +373,7 @@ fn what_is_given_up_never_comes_back() {
     let running = Running::of(2, &volume);
     assert_eq!(running.open_alone().err(), Some(Unpaired::Missing));
     let given_up = running.pairing().alone(true).expect("that is meant");
-    running.world.executor.block_on((running.record())(given_up)).expect("nothing fails");
+    running.world.executor.block_on(running.record().write(given_up)).expect("nothing fails");
     let device = running.open().expect("its content is void");
     assert_eq!(device.status().dirty_bytes, 0);
     let read = device.read(0, Buffer::unfilled(4096));

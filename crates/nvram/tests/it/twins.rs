@@ -107,7 +107,7 @@ impl Running {
 
     fn record(&self) -> Record {
         let book = self.book.clone();
-        Rc::new(move |pairing| {
+        Record::new(move |pairing| {
             let bytes = vec![encoded(&pairing).into()];
             book.write(0, bytes, Durability::Through).boxed_local()
         })
@@ -418,17 +418,19 @@ fn those_called_out_in_turn_are_never_believed_for_each_other() {
     assert_eq!(refused, Some(Unpaired::CalledOut.into()));
 }
 
-#[test]
-fn an_incomplete_start_on_one_memory_is_no_start_of_the_other() {
-    // A start on the second alone ends when its label has the next generation, and the volume has
-    // not heard of it. The next one is on the first alone, and is complete.
-    let volume = written();
-    let running = Running::of(2, &volume);
+/// The volume after a start on the second memory alone that was cut off: the label there has the
+/// next generation, and the volume has not heard of it.
+fn cut_off_alone(volume: &Volume) -> Volume {
+    let running = Running::of(2, volume);
     running.book.inject(Fault::on(Verb::Write, Effect::Eio).forever());
     assert!(running.open([false, true]).is_err());
-    let mut between = running.kill();
-    between.book = volume.book.clone();
-    let running = Running::of(3, &between);
+    Volume { book: volume.book.clone(), ..running.kill() }
+}
+
+#[test]
+fn an_incomplete_start_on_one_memory_is_no_start_of_the_other() {
+    // The next start is on the first alone, and is complete.
+    let running = Running::of(3, &cut_off_alone(&written()));
     let device = running.open([true, false]).expect("nothing rests on the other one");
     running.executor.block_on(device.write(0, block(9), Durability::Through)).expect("it is up");
     let running = Running::of(4, &running.kill());
@@ -492,12 +494,7 @@ fn a_start_on_one_alone_that_was_cut_off_makes_no_tear_of_the_other_a_loss() {
     };
     copied(&mut cut, 0, layout().slot(4), SECTOR);
     copied(&mut cut, 1, layout().slot(5), SLOT);
-    let running = Running::of(3, &cut);
-    running.book.inject(Fault::on(Verb::Write, Effect::Eio).forever());
-    assert!(running.open([false, true]).is_err());
-    let mut between = running.kill();
-    between.book = cut.book.clone();
-    let running = Running::of(4, &between);
+    let running = Running::of(4, &cut_off_alone(&cut));
     let device = running.open([true; 2]).expect("both are there");
     assert_eq!(byte(&running, &device, 0), Some(1), "it was acknowledged");
 }
@@ -505,13 +502,7 @@ fn a_start_on_one_alone_that_was_cut_off_makes_no_tear_of_the_other_a_loss() {
 /// A start on the second memory alone was cut off, and then an entry of it rots. Gives the byte
 /// that is read of its block, and that after a kill with the first one missing.
 fn rotten_in_the_later_one() -> [Option<u8>; 2] {
-    let volume = written();
-    let running = Running::of(2, &volume);
-    running.book.inject(Fault::on(Verb::Write, Effect::Eio).forever());
-    assert!(running.open([false, true]).is_err());
-    let mut between = running.kill();
-    between.book = volume.book.clone();
-    let running = Running::of(3, &between);
+    let running = Running::of(3, &cut_off_alone(&written()));
     running.memory(1).rot(layout().slot(0) + SECTOR, 3);
     let device = running.open([true; 2]).expect("both are there");
     let first = byte(&running, &device, 0);

@@ -213,7 +213,7 @@ fn label_of(pairing: &Pairing) -> label::Nvram {
 /// It stands behind none.
 pub(crate) fn paired(set: &Rc<Set>) -> Result<(Pairing, Record), String> {
     let (known, set) = (pairing_of(&set.label())?, set.clone());
-    let record: Record = Rc::new(move |pairing| {
+    let record = Record::new(move |pairing| {
         let (set, known) = (set.clone(), label_of(&pairing));
         async move { set.stand_behind(Some(known)).await }.boxed_local()
     });

@@ -11,8 +11,6 @@ use std::rc::Rc;
 use block::slice::split;
 use block::{BlockDevice, Buffer, Durability, IoError};
 use futures::FutureExt;
-use nvram::health::Health;
-use nvram::meeting::Role;
 use nvram::pairing::{Pairing, Record};
 use nvram::{Found, Memories, Nvram, OpenError};
 use raid::Set;
@@ -101,17 +99,15 @@ pub(super) fn platter(image: Image) -> Platter {
 
 /// A set that needs nothing of its NVRAM needs nothing of the log device in it either.
 fn record_with(set: &Rc<Set>, record: Record, may_be_used: Rc<Cell<bool>>) -> Record {
-    let set = set.clone();
-    Rc::new(move |pairing: Pairing| {
-        let (set, record) = (set.clone(), record.clone());
+    let (set, left) = (set.clone(), may_be_used.clone());
+    let write = move |pairing: Pairing| {
         may_be_used.set(pairing.is_dirty);
-        async move {
-            if !pairing.is_dirty {
-                set.log_to_members().await?;
-            }
-            record(pairing).await
-        }
-        .boxed_local()
+        record.write(pairing)
+    };
+    Record::new(write).leaving(move || {
+        left.set(false);
+        let set = set.clone();
+        async move { set.log_to_members().await }.boxed_local()
     })
 }
 
@@ -204,7 +200,7 @@ impl Stage {
         } else {
             let (generation, out) = device::make_memories(&memories, VOLUME).await;
             let pairing = Pairing { id: NVRAM_ID, generation, is_dirty: false, out };
-            self.book()(pairing).await.expect("nothing fails");
+            self.book().write(pairing).await.expect("nothing fails");
         }
         let below = self.below(Way::Own, false).await.expect("it is new").device;
         let sectors = below.geometry().size / SECTOR;
@@ -217,7 +213,7 @@ impl Stage {
     /// How the pairing of one disk is recorded.
     fn book(&self) -> Record {
         let book = self.book_disk();
-        Rc::new(move |pairing: Pairing| {
+        Record::new(move |pairing: Pairing| {
             let mut bytes = vec![0; SECTOR as usize];
             bytes[..8].copy_from_slice(&pairing.generation.to_le_bytes());
             let [first, second] = pairing.out.unwrap_or_default();
@@ -241,8 +237,7 @@ impl Stage {
         if pairing.out.is_some() {
             let judged = nvram::judge_two(found, &pairing, &self.executor.runtime()).await;
             let (assembly, _) = judged.map_err(|error| error.to_string())?;
-            let believed = found.iter().zip(assembly.roles).filter(|(_, role)| *role == Role::In);
-            return Ok(believed.filter_map(|(found, _)| found.as_ref()?.log.clone()).collect());
+            return Ok(assembly.logs(found, &self.executor.runtime()));
         }
         let [Some(Found { memory, log }), _] = found else { return Ok(Vec::new()) };
         let label = nvram::look(memory).await.map_err(|error| error.to_string())?;
@@ -321,7 +316,7 @@ impl Stage {
             Way::Alone | Way::GivenUp => {
                 let alone = pairing.alone(way == Way::GivenUp);
                 let alone = alone.map_err(|unpaired| unpaired.to_string())?;
-                record(alone).await.map_err(|error| error.to_string())?;
+                record.write(alone).await.map_err(|error| error.to_string())?;
                 return Ok(Opened { device: below, nvram: None, lower: None });
             }
             Way::Own | Way::One(_) if pairing.out.is_some() => {
@@ -338,16 +333,8 @@ impl Stage {
         };
         let opened = opened.map(|(nvram, _)| Rc::new(nvram));
         let nvram = opened.map_err(|error: OpenError| error.to_string())?;
-        if let Some(lower) = &mut lower {
-            if pairing.out.is_some() {
-                lower.device = nvram.log_device();
-            }
-            let (set, may_be_used) = (lower.set.clone(), lower.may_be_used.clone());
-            nvram.leave_with(Rc::new(move || {
-                may_be_used.set(false);
-                let set = set.clone();
-                async move { set.log_to_members().await }.boxed_local()
-            }));
+        if let Some(lower) = lower.as_mut().filter(|_| pairing.out.is_some()) {
+            lower.device = nvram.log_device();
         }
         let opened = Opened { device: nvram.clone(), nvram: Some(nvram), lower };
         opened.follow().await.map_err(|error| error.to_string())?;
@@ -362,10 +349,7 @@ impl Opened {
     /// The set has stopped.
     pub(super) async fn follow(&self) -> Result<(), IoError> {
         let (Some(lower), Some(nvram)) = (&self.lower, &self.nvram) else { return Ok(()) };
-        let status = nvram.status();
-        let is_trusted = status.health.is_none_or(|health| health == Health::Good);
-        let is_used = is_trusted && !status.is_down && !status.is_retired && !status.has_failed;
-        if !is_used || !lower.is_wanted || !lower.may_be_used.get() {
+        if !nvram.status().is_in_use() || !lower.is_wanted || !lower.may_be_used.get() {
             return lower.set.log_to_members().await;
         }
         let is_begun = lower.set.label().has_log_apart && lower.set.log_device().is_some();
