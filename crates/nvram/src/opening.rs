@@ -13,7 +13,7 @@ use crate::flushes::Flushed;
 use crate::format::{BadLabel, Id, LABEL, Label, Layout, SECTOR};
 use crate::pairing::{Meeting, Pairing, Partner, Record};
 use crate::planted::{Bug, is_planted};
-use crate::recovery::{Recovered, recover};
+use crate::recovery::{Recovered, recover, write_again};
 
 pub(crate) fn layout_of(memory: &dyn BlockDevice) -> Result<Layout, OpenError> {
     let block::Geometry { size, logical_sector_size, .. } = memory.geometry();
@@ -127,6 +127,7 @@ async fn open_at(
     check_size(&*below, &label)?;
     let layout = Layout { size: memory.geometry().size, buffers: label.buffers };
     let recovery = recover(std::slice::from_ref(&memory), None, &layout, &label).await?;
+    write_again(&memory, &layout, &recovery.unproven).await?;
     let memory = Rc::new(Flushed::new(memory));
     begin(Cache::new(below, memory, runtime, label, recovery.directory), recovery.rest, generation)
         .await

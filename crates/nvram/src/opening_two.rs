@@ -18,7 +18,7 @@ use crate::meeting::{Assembly, Role};
 use crate::opening::{begin, begin_with, check_size, first_label, layout_of, look, make_with};
 use crate::pairing::{Meeting, Pairing, Record, Unpaired};
 use crate::planted::{Bug, is_planted};
-use crate::recovery::{Recovered, Repair, recover};
+use crate::recovery::{Recovered, Repair, recover, write_again};
 use crate::timed::Timed;
 use crate::twin::{Copy, Fitted, Joined, Twin, label_of};
 
@@ -188,6 +188,11 @@ pub async fn open_two(
     let recovery = recover(&all, elsewhere, &layout, &label).await?;
     if !is_planted(Bug::UnequalTwins) {
         repair(&twin, recovery.repairs).await?;
+    }
+    for (number, copy) in twin.copies() {
+        if let Err(error) = write_again(&copy, &layout, &recovery.unproven).await {
+            twin.call_out(number, error).await?;
+        }
     }
     let [memory, log] = split(Rc::new(twin.clone()), layout.size);
     let mut cache = Cache::new(below, Rc::new(memory), runtime, label, recovery.directory);

@@ -25,6 +25,8 @@ planted::bugs! {
     UnreadIsDurable,
     /// A flush counts though another one failed beside it.
     FlushesBeside,
+    /// A start leaves what it believes as a call that failed has left it.
+    StrandedEntries,
     /// A write that one of two memories has torn, and the other one cannot read, is lost.
     TornInOne,
     /// A start passes over a buffer of which one header cannot be read.

@@ -25,7 +25,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer as Memory, IoError};
+use block::{BlockDevice, Buffer as Memory, Durability, IoError};
 use bytes::Bytes;
 use futures::future::join_all;
 
@@ -54,6 +54,34 @@ pub(crate) struct Recovery {
     pub(crate) rest: (Recovered, Vec<u64>),
     /// Bytes that one memory lacks and the other has.
     pub(crate) repairs: Vec<Repair>,
+    /// Buffers that are believed, and of which nothing says that they were durable.
+    pub(crate) unproven: Vec<Buffer>,
+}
+
+/// Writes buffers again as they are: a call that failed before a kill may have left them in a cache
+/// of which no later flush promises anything. A cut leaves a whole one, or a torn one, as before. A
+/// header that cannot be read becomes like the other.
+pub(crate) async fn write_again(
+    memory: &Rc<dyn BlockDevice>,
+    layout: &Layout,
+    buffers: &[Buffer],
+) -> Result<(), IoError> {
+    if is_planted(Bug::StrandedEntries) {
+        return Ok(());
+    }
+    for &buffer in buffers {
+        let (mut slot, unread) = read_slots(memory, layout, buffer, 1).await;
+        match &unread[..] {
+            [Some(_), .., None] => slot.copy_within(TAIL.., 0),
+            [None, .., Some(_)] => slot.copy_within(..HEAD, TAIL),
+            _ => {}
+        }
+        let data = unread[1..SECTORS - 1].iter().flatten().next();
+        data.map_or(Ok(()), |error| Err(error.clone()))?;
+        let at = layout.slot(buffer);
+        memory.write(at, vec![slot.freeze()], Durability::Plain).await?;
+    }
+    Ok(())
 }
 
 /// Bytes that one of two memories lacks.
@@ -120,13 +148,16 @@ pub(crate) async fn recover(
     let mut recovered = Recovered::default();
     let mut found: Vec<(Buffer, Entry)> = Vec::new();
     let mut torn: Vec<(Buffer, u64, u64)> = Vec::new();
-    let mut unsure: Vec<Buffer> = Vec::new();
+    let (mut unsure, mut unproven): (Vec<Buffer>, Vec<Buffer>) = Default::default();
     // Nobody knows the entries that they may have, but no sequence in flight was above that.
     let above = last + layout.buffers + 1;
     for (buffer, (content, newest, is_header_unread)) in (0..).zip(contents) {
         let is_void = |sequence: u64| sequence <= void[buffer as usize];
         match content {
-            Content::Whole(entry) if !is_void(entry.sequence) => found.push((buffer, entry)),
+            Content::Whole(entry) if !is_void(entry.sequence) => {
+                found.push((buffer, entry));
+                unproven.extend((entry.sequence > durable).then_some(buffer));
+            }
             Content::Broken(header) if !is_void(header.sequence) => {
                 let is_rot = header.sequence <= durable || is_planted(Bug::TornIsRot);
                 if is_rot && !is_planted(Bug::RotIsTorn) {
@@ -163,7 +194,7 @@ pub(crate) async fn recover(
     for (buffer, place, sequence) in torn {
         directory.recover_torn(buffer, place, sequence);
     }
-    Ok(Recovery { directory, rest: (recovered, torn_marks), repairs })
+    Ok(Recovery { directory, rest: (recovered, torn_marks), repairs, unproven })
 }
 
 /// The place of an entry that nobody knows.

@@ -1,7 +1,8 @@
 //! The power goes at any moment, again and again. Campaign `contract` of crate `torture` goes
 //! further, and shows that each broken rule is seen.
 
-use sim::Prng;
+use block::{Durability, Verb};
+use sim::{Effect, Fault, Prng};
 
 use crate::pins;
 use crate::world::{Model, World, made, made_with, play};
@@ -52,6 +53,50 @@ fn what_was_durable_is_there_after_any_cut() {
 fn marks_that_are_torn_twice_are_seen() {
     let is_seen = |seed| std::panic::catch_unwind(|| live(seed)).is_err();
     let found =
-        crate::with(nvram::planted::Bug::TwinMarks, || (90..200).find(|&seed| is_seen(seed)));
+        crate::with(nvram::planted::Bug::TwinMarks, || (200..300).find(|&seed| is_seen(seed)));
     assert!(found.is_some());
+}
+
+/// A call of the memory fails, and what it leaves is in a cache of which no later flush promises
+/// anything. The process is killed; a start shows the bytes; then the power goes.
+fn live_after_a_failure(verb: Verb, seed: u64) {
+    let model = Model::new();
+    let world = World::new(seed, &made());
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        for first in (0..160).step_by(8) {
+            assert!(model.write(&device, first, 8, Durability::Through).await);
+        }
+        world.memory.inject(Fault::on(verb, Effect::Eio));
+        for first in (0..160).step_by(24) {
+            model.write(&device, first, 4, Durability::Plain).await;
+        }
+        assert!(!model.flush(&device).await);
+    });
+    let mut prng = Prng::new(seed);
+    let mut platters = world.kill();
+    for life in 0..3 {
+        let world = World::new(seed * 16 + life, &platters);
+        let (device, _) = world.executor.block_on(world.open());
+        world.executor.block_on(model.judge(&device));
+        platters = world.cut(&mut prng);
+        world.executor.crash();
+    }
+}
+
+#[test]
+fn what_a_start_shows_is_durable_whatever_failed_before() {
+    let seeds = || {
+        [Verb::Write, Verb::Flush]
+            .into_iter()
+            .flat_map(|verb| (0..20).map(move |seed| (verb, seed)))
+    };
+    seeds().for_each(|(verb, seed)| live_after_a_failure(verb, seed));
+    #[cfg(feature = "planted-bugs")]
+    {
+        let is_seen =
+            |(verb, seed)| std::panic::catch_unwind(|| live_after_a_failure(verb, seed)).is_err();
+        let bug = nvram::planted::Bug::StrandedEntries;
+        assert!(crate::with(bug, || seeds().any(is_seen)));
+    }
 }

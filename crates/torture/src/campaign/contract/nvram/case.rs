@@ -81,6 +81,12 @@ impl Fault {
         let all = all.into_iter().chain(PARTS.map(Self::Rot)).chain(away);
         all.chain([Self::Battery]).collect()
     }
+
+    /// Whether bytes of calls may be left where no later flush promises them, and where no start
+    /// writes them again: it does so with those of the memory.
+    pub(super) fn strands(self) -> bool {
+        matches!(self, Self::BelowWrite | Self::BelowFlush)
+    }
 }
 
 impl Late {

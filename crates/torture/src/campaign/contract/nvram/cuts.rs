@@ -12,7 +12,7 @@ use sim::{Choice, Fate, Fault as Struck, Image, Platter, Prng};
 
 use super::case::{Case, Late};
 use super::life::Life;
-use super::model::{Allowed, ERROR, Version, judge, settled};
+use super::model::{Allowed, ERROR, Version, judge, settled, unless_stranded};
 use super::rot::{self, Entries};
 use super::stage::{Opened, Stage, Way, memory, platter};
 use crate::campaign::budget::End;
@@ -287,6 +287,7 @@ impl Left<'_> {
             let platters: Vec<Platter> = back.traces.iter().map(left).collect();
             let is_shown = serial > back.when;
             let settled = if is_shown { settled(&self.durable, &back.shown) } else { Vec::new() };
+            let settled = unless_stranded(settled, &self.visible, &self.durable);
             let allowed = if is_shown { &settled } else { &self.durable };
             let told = |wrong| format!("{wrong}, return cut before event {serial}");
             self.back(&platters, allowed, prng).map_err(told)?;

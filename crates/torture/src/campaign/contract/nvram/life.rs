@@ -13,8 +13,8 @@ use sim::{Effect as Harm, Event, Fault as Struck, Mark, Platter, Prng, Trace};
 use super::calls::{Call, draw};
 use super::case::{Case, Fault};
 use super::model::{
-    ANYTHING, Allowed, Certain, Effect, SECTOR, Span, Timeline, UNKNOWN, Version, bytes, judge,
-    settled, versions_in,
+    ANYTHING, Allowed, Certain, Effect, SECTOR, STRANDED, Span, Timeline, UNKNOWN, Version, bytes,
+    judge, settled, unless_stranded, versions_in,
 };
 use super::rot::Entries;
 use super::stage::{Opened, Stage, Way};
@@ -60,6 +60,8 @@ pub(super) struct Life {
     pub(super) has_loss: bool,
     /// The memory may have the log of the set.
     pub(super) has_log: bool,
+    /// Writes or flushes of a disk may have failed.
+    has_stranded: bool,
     /// It was stopped.
     pub(super) is_stopped: bool,
     /// It was stopped, and nothing has failed.
@@ -107,6 +109,7 @@ impl Start {
     fn timeline(&self, shown: &[Version], spans: Vec<Span>, recorded: &Trace) -> Timeline {
         let when = marks(recorded).find(|(_, mark)| *mark == SHOWN).map(|(serial, _)| serial);
         let shown = settled(&self.visible, shown);
+        let shown = unless_stranded(shown, &self.visible, &self.durable);
         let timeline = Timeline::new(self.durable.clone(), when.map(|when| (when, shown)), spans);
         timeline.with_battery(bad_times(recorded))
     }
@@ -180,6 +183,7 @@ impl Life {
             missing,
             has_loss,
             has_log,
+            has_stranded: is_struck && case.fault.strands(),
             is_stopped,
             is_clean,
             version,
@@ -214,13 +218,18 @@ impl Life {
     }
 
     /// What each sector may show after a kill before an event, and after a cut then. A set may
-    /// leave anything where it was discarded, until a flush covers what was written there.
+    /// leave anything where it was discarded, until a flush covers what was written there. Calls of
+    /// disks that have failed leave bytes that no later flush promises.
     pub(super) fn allowed(&self, device: Device, serial: u64) -> (Allowed, Allowed) {
         let of = |certain| self.timeline.allowed(serial, serial, certain);
         let (mut killed, cut) = (of(Certain::Answered), of(Certain::Durable));
         if device.level().is_some() {
             let both = killed.iter_mut().zip(&cut);
             both.for_each(|(killed, cut)| killed.extend(cut.iter().filter(|it| **it == ANYTHING)));
+        }
+        if self.has_stranded {
+            let all = killed.iter_mut().zip(self.timeline.not_durable(serial));
+            all.filter(|(_, is_not)| *is_not).for_each(|(killed, _)| killed.push(STRANDED));
         }
         (killed, cut)
     }

@@ -17,6 +17,9 @@ pub(super) type Version = u32;
 pub(super) const ERROR: Version = Version::MAX;
 /// Of an allowed set: any bytes.
 pub(super) const ANYTHING: Version = Version::MAX - 1;
+/// Of an allowed set: what a look shows may be gone after the next cut, whatever is flushed. A call
+/// of a disk has failed, and the bytes are in a cache that no later flush promises.
+pub(super) const STRANDED: Version = Version::MAX - 3;
 /// Of a sector that is shown: bytes of no version.
 pub(super) const UNKNOWN: Version = Version::MAX - 2;
 
@@ -136,6 +139,16 @@ impl Timeline {
         sectors.map(|(base, of_it)| self.of(base, of_it, (began, ended), certain)).collect()
     }
 
+    /// The sectors of which a write was issued before an event, and is not durable then.
+    pub(super) fn not_durable(&self, at: u64) -> impl Iterator<Item = bool> {
+        let is_not = move |&number: &usize| {
+            let span = &self.spans[number];
+            let is_write = matches!(span.effect, Effect::Write { .. });
+            is_write && span.issued < Some(at) && self.durable[number].is_none_or(|when| when >= at)
+        };
+        self.of_sector.iter().map(move |of_it| of_it.iter().any(is_not))
+    }
+
     fn of(
         &self,
         base: &[Version],
@@ -209,6 +222,7 @@ fn word(version: Version) -> String {
         ERROR => "an error".to_owned(),
         ANYTHING => "anything".to_owned(),
         UNKNOWN => "what was never written".to_owned(),
+        STRANDED => "what no flush promises".to_owned(),
         version => format!("version {version}"),
     }
 }
@@ -221,6 +235,16 @@ pub(super) fn settled(base: &Allowed, shown: &[Version]) -> Allowed {
         if is_open { base.clone() } else { vec![shown] }
     };
     base.iter().zip(shown).map(settled).collect()
+}
+
+/// The same, but for what that may not have made durable, by what the look might show: a cut may
+/// leave there what it might have left before.
+pub(super) fn unless_stranded(settled: Allowed, visible: &Allowed, durable: &Allowed) -> Allowed {
+    let of = |((settled, visible), durable): ((Vec<Version>, &Vec<Version>), &Vec<Version>)| {
+        let is_stranded = visible.contains(&STRANDED);
+        if is_stranded { [settled, durable.clone(), vec![STRANDED]].concat() } else { settled }
+    };
+    settled.into_iter().zip(visible).zip(durable).map(of).collect()
 }
 
 #[cfg(test)]
@@ -266,6 +290,24 @@ mod tests {
         let below = |at| timeline.allowed_below(at).remove(0);
         assert_eq!(below(25), [ANYTHING, ERROR, 1]);
         assert_eq!([below(41), below(70)], [vec![2], vec![2, 3]]);
+    }
+
+    #[test]
+    fn a_look_settles_what_no_failed_call_has_left() {
+        let spans = vec![write(1, (10, 20), true), write(2, (30, 40), false)];
+        let timeline = Timeline::new(vec![vec![0]], None, spans);
+        assert!(
+            [(25, false), (35, true), (50, true)]
+                .iter()
+                .all(|&(at, is_not)| timeline.not_durable(at).eq([is_not]))
+        );
+        let durable = vec![vec![1, 2]];
+        let after = |visible: Vec<Version>| {
+            let visible = vec![visible];
+            unless_stranded(settled(&visible, &[2]), &visible, &durable)
+        };
+        assert_eq!(after(vec![1, 2]), [[2]]);
+        assert_eq!(after(vec![1, 2, STRANDED]), [[2, 1, 2, STRANDED]]);
     }
 
     #[test]
