@@ -186,18 +186,14 @@ pub async fn open_two(
     let source = source.map(|source| Timed::new(source, &runtime));
     let elsewhere = source.as_ref().map(|source| source as &dyn BlockDevice);
     let recovery = recover(&all, elsewhere, &layout, &label).await?;
+    let [memory, log] = split(Rc::new(twin.clone()), layout.size).map(|it| Rc::new(it) as Copy);
     if !is_planted(Bug::UnequalTwins) {
         repair(&twin, recovery.repairs).await?;
+        write_again(&memory, &layout, &recovery.unproven).await?;
     }
-    for (number, copy) in twin.copies() {
-        if let Err(error) = write_again(&copy, &layout, &recovery.unproven).await {
-            twin.call_out(number, error).await?;
-        }
-    }
-    let [memory, log] = split(Rc::new(twin.clone()), layout.size);
-    let mut cache = Cache::new(below, Rc::new(memory), runtime, label, recovery.directory);
+    let mut cache = Cache::new(below, memory, runtime, label, recovery.directory);
     cache.twin = Some(twin.clone());
-    cache.log = Some(Rc::new(log));
+    cache.log = Some(log);
     let (nvram, recovered) = begin(cache, recovery.rest, generation).await?;
     if let Some(record) = record {
         let is_dirty = !nvram.label().is_down;

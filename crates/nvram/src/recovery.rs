@@ -148,16 +148,13 @@ pub(crate) async fn recover(
     let mut recovered = Recovered::default();
     let mut found: Vec<(Buffer, Entry)> = Vec::new();
     let mut torn: Vec<(Buffer, u64, u64)> = Vec::new();
-    let (mut unsure, mut unproven): (Vec<Buffer>, Vec<Buffer>) = Default::default();
+    let mut unsure: Vec<Buffer> = Vec::new();
     // Nobody knows the entries that they may have, but no sequence in flight was above that.
     let above = last + layout.buffers + 1;
     for (buffer, (content, newest, is_header_unread)) in (0..).zip(contents) {
         let is_void = |sequence: u64| sequence <= void[buffer as usize];
         match content {
-            Content::Whole(entry) if !is_void(entry.sequence) => {
-                found.push((buffer, entry));
-                unproven.extend((entry.sequence > durable).then_some(buffer));
-            }
+            Content::Whole(entry) if !is_void(entry.sequence) => found.push((buffer, entry)),
             Content::Broken(header) if !is_void(header.sequence) => {
                 let is_rot = header.sequence <= durable || is_planted(Bug::TornIsRot);
                 if is_rot && !is_planted(Bug::RotIsTorn) {
@@ -186,14 +183,14 @@ pub(crate) async fn recover(
         found.iter_mut().for_each(|(buffer, entry)| entry.sequence = last - *buffer);
     }
     (recovered.dirty, recovered.rotten) = count(&found);
+    let late = found.iter().filter(|(_, entry)| entry.sequence > durable).map(|found| found.0);
+    let unproven = late.filter(|buffer| !unsure.contains(buffer)).collect();
     recovered.torn = torn.len() as u64;
     directory.recover(&void, found);
     if !is_planted(Bug::UnreadIsDurable) {
         unsure.into_iter().for_each(|buffer| directory.doubt(buffer));
     }
-    for (buffer, place, sequence) in torn {
-        directory.recover_torn(buffer, place, sequence);
-    }
+    torn.into_iter().for_each(|(buffer, place, last)| directory.recover_torn(buffer, place, last));
     Ok(Recovery { directory, rest: (recovered, torn_marks), repairs, unproven })
 }
 
