@@ -34,6 +34,8 @@ const BOUND_SECONDS: u64 = 30;
 
 /// One of this many rows is replayed.
 const REPLAYED_EVERY: usize = 5;
+/// Most cases that are tried near the one in a row.
+const MOST_NEAR: u64 = 64;
 /// Seconds from which on a row is reported as slow.
 const SLOW_SECONDS: f64 = 1.0;
 
@@ -72,6 +74,9 @@ enum How {
     Contract(&'static str),
     /// Any case.
     Case(&'static str),
+    /// A case, or one of those with the next numbers: a change of the engine moves what happens in
+    /// each.
+    Near(&'static str),
 }
 
 /// Plays all rows.
@@ -127,12 +132,13 @@ impl Row {
         plant(Some(bug));
         let found = self.play();
         // A case in the table needs no line: it is the case.
-        let is_line = matches!(self.how, How::Contract(_) | How::Case(_));
+        let is_line = matches!(self.how, How::Contract(_) | How::Case(_) | How::Near(_));
         let again = |found: &String| if replays && !is_line { again(found) } else { Ok(()) };
         let again = found.violations.first().map(again);
         plant(None);
         outcome.counts.states += found.counts.states;
         outcome.counts.images += found.counts.images;
+        outcome.remarks.extend(found.remarks);
         match again {
             None => return Err("it is not found".to_owned()),
             Some(Err(reason)) => return Err(reason),
@@ -157,6 +163,7 @@ impl Row {
                 | How::Worlds
                 | How::Rot
                 | How::Crowds
+                | How::Near(_)
         )
     }
 
@@ -180,8 +187,38 @@ impl Row {
             How::Reference(seed) => conformance::world(design, seed),
             How::Contract(workload) => failing(contract::named(&short, workload)),
             How::Case(line) => failing(case::replay(line)),
+            How::Near(line) => near(line),
         }
     }
+}
+
+/// Replays a case and those with the next numbers until one fails.
+fn near(line: &str) -> Outcome {
+    let number_of = |word: &str| word.parse::<u64>().ok();
+    let words: Vec<&str> = line.split(' ').collect();
+    let at = words.iter().rposition(|word| number_of(word).is_some());
+    let first = at.and_then(|at| number_of(words[at])).unwrap_or_default();
+    let case = |number: u64| {
+        let number = number.to_string();
+        let mut words = words.clone();
+        at.into_iter().for_each(|at| words[at] = &number);
+        failing(case::replay(&words.join(" ")))
+    };
+    let mut outcome = Outcome::default();
+    for number in first..first + MOST_NEAR {
+        let played = case(number);
+        outcome.counts.states += played.counts.states;
+        outcome.counts.images += played.counts.images;
+        outcome.remarks = played.remarks;
+        outcome.violations = played.violations;
+        if !outcome.violations.is_empty() {
+            if number != first {
+                outcome.remarks.push(format!("{line}: {number} shows it now"));
+            }
+            break;
+        }
+    }
+    outcome
 }
 
 /// A row that cannot be played finds nothing, and says why.

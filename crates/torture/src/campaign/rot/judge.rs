@@ -116,7 +116,7 @@ pub(super) enum Fate {
 pub(super) struct Seen {
     /// The fate of every expected path.
     pub fates: BTreeMap<String, Fate>,
-    /// Contents of files in `lost+found`.
+    /// Contents of files that may have lost their names.
     pub found: BTreeSet<Vec<u8>>,
 }
 
@@ -127,7 +127,7 @@ impl Seen {
 }
 
 /// Whether the format detects all damage.
-fn notices_all(design: Design) -> bool {
+pub(super) fn notices_all(design: Design) -> bool {
     design.is_summed()
 }
 

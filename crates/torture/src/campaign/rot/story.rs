@@ -12,7 +12,9 @@ use shadow::format::kind;
 use sim::{Executor, PAGE_SIZE, Prng};
 use vfs::{FileSystem, FsError};
 
-use super::judge::{Block, Fate, Held, Seen, class_of, judge, judge_repaired, must_serve};
+use super::judge::{
+    Block, Fate, Held, Seen, class_of, judge, judge_repaired, must_serve, notices_all,
+};
 use super::workload::{
     Damage, Made, Page, VOLUME_BYTES, by_class, bytes_of, content, drawn, looked_by_a_check,
     may_be_hit, shape,
@@ -376,7 +378,8 @@ impl Life<'_> {
     /// Reads everything.
     fn look(&mut self, served: &Served) -> Result<Seen, String> {
         self.at("look");
-        let seen = self.within(async { Ok(look(&served.driver, &self.held).await) })?;
+        let seen =
+            self.within(async { Ok(look(self.design, &served.driver, &self.held).await) })?;
         let known = (&seen, self.seen.as_ref());
         judge(self.design, (&self.held, &self.block), known, self.is_repaired)?;
         self.seen = Some(seen.clone());
@@ -535,8 +538,9 @@ impl Life<'_> {
     }
 }
 
-/// Reads every expected file, and those that have lost their names.
-async fn look(driver: &Driver, held: &Held) -> Seen {
+/// Reads every expected file, and those that have lost their names. Where the format does not
+/// detect damage of names, a file may have any.
+async fn look(design: Design, driver: &Driver, held: &Held) -> Seen {
     let mut seen = Seen::default();
     for (path, bytes) in held.all() {
         let read = match driver.find(&path).await {
@@ -550,8 +554,8 @@ async fn look(driver: &Driver, held: &Held) -> Seen {
         };
         seen.fates.insert(path.clone(), fate);
     }
-    let Ok(lost) = driver.find(LOST).await else { return seen };
-    let mut waiting = vec![lost];
+    let lost = driver.find(LOST).await.ok();
+    let mut waiting = if notices_all(design) { Vec::from_iter(lost) } else { vec![driver.root()] };
     while let Some(directory) = waiting.pop() {
         for (_, id) in driver.list(directory).await.unwrap_or_default() {
             match driver.attributes(id).await.map(|attributes| attributes.kind) {
