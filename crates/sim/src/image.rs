@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use crate::Digest;
+use crate::{Digest, Prng};
 
 /// The atomic unit of a medium: writes are torn only between sectors.
 pub const SECTOR_SIZE: usize = 512;
@@ -116,6 +116,30 @@ impl Image {
             let page = self.slot(number).get_or_insert_with(Page::zeroed);
             Page::change(page, within, &bytes[range]);
         }
+    }
+
+    /// Memory that a cut tears between words of 8 bytes: each word is that of one image or that of
+    /// the other, which has the same size.
+    #[must_use]
+    pub fn torn(&self, other: &Self, prng: &mut Prng) -> Self {
+        let mut left = self.clone();
+        let (mut one, mut two) = ([0; PAGE_SIZE], [0; PAGE_SIZE]);
+        for number in 0..self.size.div_ceil(PAGE_SIZE as u64) {
+            if self.page_fingerprint(number) == other.page_fingerprint(number) {
+                continue;
+            }
+            let at = number * PAGE_SIZE as u64;
+            let length = (self.size - at).min(PAGE_SIZE as u64) as usize;
+            self.read(at, &mut one[..length]);
+            other.read(at, &mut two[..length]);
+            for (kept, word) in one.chunks_mut(8).zip(two.chunks(8)) {
+                if kept != word && prng.below(2) == 0 {
+                    kept.copy_from_slice(word);
+                }
+            }
+            left.write(at, &one[..length]);
+        }
+        left
     }
 
     /// A hash of the content. Images with different fingerprints differ; images with the same one

@@ -16,7 +16,7 @@ use nvram::pairing::{Pairing, Record, Unpaired};
 use nvram::{Found, Nvram, OpenError, TwinState, open_two};
 use sim::{Choice, Disk, Effect, Executor, Fault, Honesty, Image, Platter, Prng};
 
-use crate::world::{ID, MEMORY, Model, VOLUME, play, torn};
+use crate::world::{ID, MEMORY, Model, VOLUME, play};
 
 /// A volume behind two NVRAMs.
 #[derive(Clone)]
@@ -138,7 +138,7 @@ impl Running {
                 _ => platter.image(&Choice::random(&platter, prng)),
             };
             let (one, other) = (choose(), choose());
-            whole(if is_memory { torn(&one, &other, prng) } else { one })
+            whole(if is_memory { one.torn(&other, prng) } else { one })
         };
         let memories = [0, 1].map(|number| left(&self.memory(number), true));
         Volume { below: left(&self.below, false), memories, book: left(&self.book, false) }

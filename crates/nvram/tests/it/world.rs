@@ -60,7 +60,7 @@ impl World {
         let below = left(&self.below, prng);
         let mut memory = left(&self.memory, prng);
         if prng.below(2) == 0 {
-            memory = torn(&memory, &left(&self.memory, prng), prng);
+            memory = memory.torn(&left(&self.memory, prng), prng);
         }
         let [below, memory] = [below, memory].map(|it| Platter::new(it, Honesty::Honest));
         Platters { below, memory }
@@ -76,26 +76,6 @@ impl World {
         let kept = |disk: &Rc<Disk>| Platter::new(disk.contents(), Honesty::Honest);
         Platters { below: kept(&self.below), memory: kept(&self.memory) }
     }
-}
-
-/// Memory that is torn between words of 8 bytes: each word is that of one image or the other.
-pub(crate) fn torn(one: &Image, other: &Image, prng: &mut Prng) -> Image {
-    let mut left = one.clone();
-    let (mut a, mut b) = ([0; SECTOR as usize], [0; SECTOR as usize]);
-    for offset in (0..one.size()).step_by(SECTOR as usize) {
-        one.read(offset, &mut a);
-        other.read(offset, &mut b);
-        if a == b {
-            continue;
-        }
-        for (kept, word) in a.chunks_mut(8).zip(b.chunks(8)) {
-            if prng.below(2) == 0 {
-                kept.copy_from_slice(word);
-            }
-        }
-        left.write(offset, &a);
-    }
-    left
 }
 
 /// Disks with an empty NVRAM.

@@ -14,7 +14,7 @@ use super::case::{Case, Late};
 use super::life::Life;
 use super::model::{Allowed, ERROR, Version, judge, settled, unless_stranded};
 use super::rot::{self, Entries};
-use super::stage::{Opened, Stage, Way, memory, platter};
+use super::stage::{Opened, Stage, Way, left, memory, platter};
 use crate::campaign::budget::End;
 
 /// Events of a life at which it is cut, in the short form.
@@ -58,11 +58,6 @@ pub(super) struct Cuts<'c> {
     pub(super) end: End,
 }
 
-/// All disks with nothing pending, as a choice leaves them.
-fn images(platters: &[Platter], choices: &[Choice]) -> Vec<Image> {
-    platters.iter().zip(choices).map(|(platter, choice)| platter.image(choice)).collect()
-}
-
 impl Cuts<'_> {
     /// Tries them. Returns how many images were judged.
     ///
@@ -94,7 +89,11 @@ impl Cuts<'_> {
         let mut known = HashSet::new();
         let mut tried = 0;
         for choices in self.choices(&platters, prng) {
-            let images = images(&platters, &choices);
+            let images: Vec<Image> = (platters.iter().zip(&choices).enumerate())
+                .map(|(disk, (platter, choice))| {
+                    left(self.case.device, disk, platter, choice, prng)
+                })
+                .collect();
             if !known.insert(images.iter().map(Image::fingerprint).collect::<Vec<_>>()) {
                 continue;
             }
@@ -280,11 +279,12 @@ impl Left<'_> {
         for _ in 0..if self.cuts.case.is_full { full } else { short } {
             let serial = serials[prng.index(serials.len())];
             let at = |trace: &sim::Trace| trace.platter_at(trace.position_of(serial));
-            let left = |trace: &sim::Trace| {
-                let there = at(trace);
-                platter(there.image(&Choice::random(&there, prng)))
+            let device = self.cuts.case.device;
+            let of = |(disk, trace): (usize, &sim::Trace)| {
+                let (there, choice) = (at(trace), Choice::random(&at(trace), prng));
+                platter(left(device, disk, &there, &choice, prng))
             };
-            let platters: Vec<Platter> = back.traces.iter().map(left).collect();
+            let platters: Vec<Platter> = back.traces.iter().enumerate().map(of).collect();
             let is_shown = serial > back.when;
             let settled = if is_shown { settled(&self.durable, &back.shown) } else { Vec::new() };
             let settled = unless_stranded(settled, &self.visible, &self.durable);

@@ -44,6 +44,8 @@ pub(super) struct Entries {
     whole: BTreeMap<u64, Header>,
     /// All entries up to this sequence were durable.
     durable: u64,
+    /// Labels and sectors of the map that a cut has torn: the other one of each is needed.
+    torn: Vec<u64>,
 }
 
 fn part(image: &Image, at: u64, length: u64) -> Vec<u8> {
@@ -78,10 +80,15 @@ impl Entries {
         let label = label(image, &layout)?;
         let mut void = vec![label.first_sequence.saturating_sub(1); layout.buffers as usize];
         let mut durable = label.durable;
+        let is_torn = |at: &u64| Label::decode(&part(image, *at, LABEL)).is_err();
+        let mut torn: Vec<u64> = layout.labels().into_iter().filter(is_torn).collect();
         for sector in 0..layout.map_sectors() {
             for at in layout.map(sector) {
-                let marks = decode_marks(&part(image, at, SECTOR), &label.id);
-                let Some((marks, told)) = marks else { continue };
+                let bytes = part(image, at, SECTOR);
+                let Some((marks, told)) = decode_marks(&bytes, &label.id) else {
+                    torn.extend(bytes.iter().any(|&byte| byte != 0).then_some(at));
+                    continue;
+                };
                 durable = durable.max(told);
                 let of_it = void.iter_mut().skip((sector * MARKS) as usize);
                 of_it.zip(marks).for_each(|(void, mark)| *void = (*void).max(mark));
@@ -101,7 +108,13 @@ impl Entries {
                 }
             }
         }
-        Some(Self { layout, whole, durable })
+        Some(Self { layout, whole, durable, torn })
+    }
+
+    /// One of two copies: the torn one, if there is one.
+    fn one_of(&self, copies: [u64; 2], prng: &mut Prng) -> u64 {
+        let drawn = copies[prng.index(2)];
+        copies.into_iter().find(|at| self.torn.contains(at)).unwrap_or(drawn)
     }
 
     /// Whether no later entry of its block is whole.
@@ -139,11 +152,11 @@ impl Entries {
                 Some(Damage { at, length: 56, costs: Vec::new() })
             }
             Part::Label => {
-                let at = layout.labels()[prng.index(2)];
+                let at = self.one_of(layout.labels(), prng);
                 Some(Damage { at, length: 90, costs: Vec::new() })
             }
             Part::Map => {
-                let at = layout.map(prng.below(layout.map_sectors()))[prng.index(2)];
+                let at = self.one_of(layout.map(prng.below(layout.map_sectors())), prng);
                 Some(Damage { at, length: SECTOR, costs: Vec::new() })
             }
         }

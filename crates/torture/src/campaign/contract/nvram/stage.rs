@@ -14,7 +14,7 @@ use futures::FutureExt;
 use nvram::pairing::{Pairing, Record};
 use nvram::{Found, Memories, Nvram, OpenError};
 use raid::Set;
-use sim::{Disk, Executor, Honesty, Image, Platter};
+use sim::{Choice, Disk, Executor, Honesty, Image, Platter, Prng};
 
 use super::model::{self, SECTOR, Version};
 use crate::explore::device::{self, Device, NVRAM_ID};
@@ -27,6 +27,8 @@ pub(super) const MEMORY: u64 = 330 << 10;
 const LOWER: u64 = 256 << 10;
 /// The number of another volume.
 const OTHER: nvram::Id = [9; 16];
+/// One memory in this many is torn between words by a cut.
+const TORN: u64 = 3;
 /// Bytes of one look.
 const LOOK: u64 = 32 << 10;
 
@@ -92,6 +94,30 @@ pub(super) fn memory(device: Device) -> usize {
     device.members()
 }
 
+/// The number of the second memory, if there are two: behind the disk of the pairing, which a
+/// volume on one disk has.
+pub(super) fn second(device: Device) -> usize {
+    device.members() + 1 + usize::from(device.level().is_none())
+}
+
+/// A disk after a cut: by one choice, or for memory, which tears between words of 8 bytes, at times
+/// by a mixture with another one.
+pub(super) fn left(
+    device: Device,
+    disk: usize,
+    platter: &Platter,
+    choice: &Choice,
+    prng: &mut Prng,
+) -> Image {
+    let image = platter.image(choice);
+    let is_memory = disk == memory(device) || disk == second(device);
+    if !is_memory || !prng.chance(1, TORN) {
+        return image;
+    }
+    let other = platter.image(&Choice::random(platter, prng));
+    image.torn(&other, prng)
+}
+
 /// A disk with this content, all of it durable.
 pub(super) fn platter(image: Image) -> Platter {
     Platter::new(image, Honesty::Honest)
@@ -149,8 +175,7 @@ impl Stage {
 
     /// The second memory, if there are two.
     fn second(&self) -> Option<&Rc<Disk>> {
-        let book = usize::from(self.device.level().is_none());
-        self.disks.get(self.device.members() + 1 + book)
+        self.disks.get(second(self.device))
     }
 
     /// The disk of the pairing.
