@@ -15,7 +15,7 @@ use runtime::sync::{Lock, Signal};
 
 use crate::directory::{Buffer, Directory, Entry};
 use crate::flushes::Flushes;
-use crate::format::{BLOCK, Header, Id, Label, Layout, SECTOR, sum};
+use crate::format::{BLOCK, Header, Id, LABEL, Label, Layout, SECTOR, sum};
 use crate::health::Health;
 use crate::pairing::Partner;
 use crate::planted::{Bug, is_planted};
@@ -60,6 +60,8 @@ pub(crate) struct Cache {
     pub(crate) is_hurried: Cell<bool>,
     /// The device below had no room at the last attempt.
     pub(crate) is_refused: Cell<bool>,
+    /// Blocks for which there was none when they were last tried.
+    pub(crate) refused: RefCell<BTreeSet<u64>>,
     /// Every buffer keeps what is lost.
     pub(crate) is_stuck: Cell<bool>,
     /// The latest reading of the battery, if there are readings.
@@ -132,6 +134,7 @@ impl Cache {
             is_draining: Cell::new(false),
             is_hurried: Cell::new(false),
             is_refused: Cell::new(false),
+            refused: RefCell::default(),
             is_stuck: Cell::new(false),
             health: RefCell::new(None),
             is_settled: Cell::new(false),
@@ -495,13 +498,20 @@ fn lost() -> IoError {
     IoError::new(Verb::Write, 0, SECTOR, ErrorKind::InvalidData)
 }
 
-/// Writes both copies of a label, the second when the first is durable.
+/// Writes both copies of a label, the second when the first is durable. If the second one is
+/// damaged it comes first, so that a cut leaves a whole one.
 pub(crate) async fn write_labels(
     memory: &dyn BlockDevice,
     layout: &Layout,
     label: &Label,
 ) -> Result<(), IoError> {
-    for at in layout.labels() {
+    let mut labels = layout.labels();
+    let second = memory.read(labels[1], Memory::unfilled(LABEL as usize)).await;
+    let is_whole = second.is_ok_and(|bytes| Label::decode(&bytes).is_ok());
+    if !is_whole && !is_planted(Bug::FirstLabelFirst) {
+        labels.reverse();
+    }
+    for at in labels {
         let bytes = vec![Memory::copied(&label.encode()).freeze()];
         memory.write(at, bytes, Durability::Plain).await?;
         memory.flush().await?;

@@ -159,12 +159,16 @@ impl Cache {
         let mut sectors: Vec<u64> = buffers.iter().map(|buffer| buffer / MARKS).collect();
         sectors.sort_unstable();
         sectors.dedup();
-        self.write_mark_sectors(&sectors).await
+        self.write_mark_sectors(&sectors, [0, 1]).await
     }
 
     /// Writes sectors of the void map durably: one copy of each, and then the other, so that a cut
-    /// leaves one of them whole.
-    pub(crate) async fn write_mark_sectors(&self, sectors: &[u64]) -> Result<(), IoError> {
+    /// leaves one of them whole. A copy that is damaged comes first.
+    pub(crate) async fn write_mark_sectors(
+        &self,
+        sectors: &[u64],
+        order: [usize; 2],
+    ) -> Result<(), IoError> {
         if sectors.is_empty() {
             return Ok(());
         }
@@ -176,10 +180,10 @@ impl Cache {
             let bytes = vec![Bytes::copy_from_slice(&bytes)];
             self.memory.write(self.layout.map(sector)[copy], bytes, Durability::Plain)
         };
-        for copy in [0, 1] {
+        for copy in order {
             let all = sectors.iter().map(|&sector| write((sector, copy)));
             join_all(all).await.into_iter().collect::<Result<(), _>>()?;
-            if copy == 0 && !is_planted(Bug::TwinMarks) {
+            if copy == order[0] && !is_planted(Bug::TwinMarks) {
                 self.memory.flush().await?;
             }
         }
@@ -243,6 +247,12 @@ impl Cache {
             let mut directory = self.directory.borrow_mut();
             directory.release(*buffer);
             directory.destaged(*buffer, entry.sequence, is_below(number));
+            let mut refused = self.refused.borrow_mut();
+            if is_below(number) {
+                refused.remove(&entry.place);
+            } else if done.is_ok() {
+                refused.insert(entry.place);
+            }
         }
         match done {
             Ok(refused) => {

@@ -91,6 +91,7 @@ impl Cache {
         let wanted = Wanted { cache: self, places: places.iter().copied().collect() };
         for place in &wanted.places {
             *self.wanted.borrow_mut().entry(*place).or_default() += 1;
+            self.refused.borrow_mut().remove(place); // it is tried again
         }
         let mut woken_at = None;
         loop {
@@ -98,7 +99,9 @@ impl Cache {
             self.check(Verb::Write)?;
             let left = places.iter().find(|&&place| !is_done(&self.directory.borrow(), place));
             let Some(&place) = left.filter(|_| self.distrusts()) else { return Ok(()) };
-            if self.is_refused.get() && self.directory.borrow().is_dirty(place) {
+            let has_any = is_planted(Bug::AnyRefusal) && self.is_refused.get();
+            let is_refused = has_any || self.refused.borrow().contains(&place);
+            if is_refused && self.directory.borrow().is_dirty(place) {
                 let kind = ErrorKind::StorageFull;
                 return Err(IoError::new(Verb::Write, place * BLOCK, BLOCK, kind));
             }

@@ -142,7 +142,7 @@ pub(crate) fn check_size(below: &dyn BlockDevice, label: &Label) -> Result<(), O
 /// Makes durable what recovery believes, and begins a generation on the memory.
 pub(crate) async fn begin(
     cache: Cache,
-    (recovered, torn_marks): (Recovered, Vec<u64>),
+    (recovered, torn_marks): (Recovered, [Vec<u64>; 2]),
     generation: u64,
 ) -> Result<(Nvram, Recovered), OpenError> {
     let cache = Rc::new(cache);
@@ -150,7 +150,9 @@ pub(crate) async fn begin(
     // anything rests on them. A mark that stands once would not survive a rotten sector, and torn
     // entries would keep later rot from being told from a tear.
     cache.memory.flush().await?;
-    cache.write_mark_sectors(&torn_marks).await?;
+    let [first, second] = torn_marks;
+    cache.write_mark_sectors(&first, [0, 1]).await?;
+    cache.write_mark_sectors(&second, [1, 0]).await?;
     if recovered.torn > 0 {
         cache.void_some(None).await;
     }

@@ -57,6 +57,10 @@ planted::bugs! {
     TwoDestages,
     /// Both copies of a sector of the void map are written at once.
     TwinMarks,
+    /// A block for which there is room below counts as refused if another one is.
+    AnyRefusal,
+    /// The first label is written first though the second one is damaged.
+    FirstLabelFirst,
     /// Pinned blocks go below as all others do.
     LoosePins,
     /// Pinned blocks stay when everything is to go below.

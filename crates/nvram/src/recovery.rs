@@ -1,13 +1,14 @@
 //! Recovery: which entries of an NVRAM hold, after whatever happened.
 //!
-//! Of each buffer there are two headers and the data, and any sector of a torn write is new or old.
+//! A buffer has two headers and the data, and any word of a torn write is new or old.
 //! The header that fits the data tells what the buffer holds. Where none does, the later header
 //! tells of a write that was torn, or of an entry that has rotted. Everything up to some sequence
 //! was durable, says any later header or mark: a wrong checksum at or below it is rot, above it a
 //! tear. What cannot be read is no tear: it is lost, until a start can read it. But where one
 //! header cannot be read and the other knows of no entry, a write was torn, if there was one: the
 //! buffer becomes void before anything says what is durable. Where neither header of a buffer can
-//! be read, or neither copy of a part of the map, nobody knows what is there: the start fails.
+//! be read, or neither copy of a part of the map is whole, nobody knows what is there: the start
+//! fails.
 //!
 //! Each of two memories has everything that was answered, and a cut leaves them unlike: any header
 //! of either that fits the data of either tells what the buffer holds. That both are alike proves
@@ -23,9 +24,10 @@
 //! Not asserted: 1, 2 and 3, which are about the medium and which `tests/it` breaks.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer as Memory, Durability, IoError};
+use block::{BlockDevice, Buffer as Memory, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::future::join_all;
 
@@ -51,7 +53,7 @@ pub struct Recovered {
 pub(crate) struct Recovery {
     pub(crate) directory: Directory,
     /// The counts, and sectors of the void map whose copies differ.
-    pub(crate) rest: (Recovered, Vec<u64>),
+    pub(crate) rest: (Recovered, [Vec<u64>; 2]),
     /// Bytes that one memory lacks and the other has.
     pub(crate) repairs: Vec<Repair>,
     /// Buffers that are believed, and of which nothing says that they were durable.
@@ -437,8 +439,8 @@ struct Marks {
     void: Vec<u64>,
     /// The sequence up to which all was durable.
     durable: u64,
-    /// Sectors whose copies differ.
-    torn: Vec<u64>,
+    /// Sectors whose copies differ: those whose second copy is whole, and the others.
+    torn: [Vec<u64>; 2],
 }
 
 /// The marks of a sector of the map. One that was never written has none.
@@ -452,7 +454,8 @@ async fn read_map(
     layout: &Layout,
     id: &Id,
 ) -> Result<Marks, IoError> {
-    let mut marks = Marks { void: vec![0; layout.buffers as usize], durable: 0, torn: Vec::new() };
+    let mut marks =
+        Marks { void: vec![0; layout.buffers as usize], durable: 0, torn: Default::default() };
     for sector in 0..layout.map_sectors() {
         let mut found = Vec::new();
         let mut failed = None;
@@ -466,8 +469,13 @@ async fn read_map(
         if let Some(error) = failed.filter(|_| !is_known) {
             return Err(error);
         }
+        if found.iter().all(Option::is_none) && !is_planted(Bug::UnreadIsVoid) {
+            // A cut leaves one of them whole.
+            return Err(IoError::new(Verb::Read, places[0], SECTOR, ErrorKind::InvalidData));
+        }
         if found.iter().any(|copy| *copy != found[0]) {
-            marks.torn.push(sector);
+            let has_second = found.iter().skip(1).step_by(2).all(Option::is_some);
+            marks.torn[usize::from(!has_second)].push(sector);
         }
         for (found, durable) in found.into_iter().flatten() {
             marks.durable = marks.durable.max(durable);

@@ -177,6 +177,8 @@ fn a_call_waits_for_its_own_data_and_not_for_all() {
     {
         let found = crate::with(nvram::planted::Bug::TrustingFlush, own_data_below);
         assert_eq!(found, [0, 2]);
+        let fails = || std::panic::catch_unwind(own_data_below).is_err();
+        assert!(crate::with(nvram::planted::Bug::AnyRefusal, fails));
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::future::join;
 use nvram::format::{Header, Layout, SLOT, decode_marks, encode_marks, sum};
-use sim::{Effect, Fate, Fault, Honesty, Persistence, Platter};
+use sim::{Effect, Fate, Fault, Honesty, Image, Persistence, Platter};
 
 use crate::world::{ID, MEMORY, Platters, World, made};
 
@@ -271,25 +271,47 @@ fn a_mark_that_a_cut_left_in_one_copy_is_written_to_both() {
     });
 }
 
-/// Two writes to a block, each acknowledged, and nothing that says so of the second.
+/// Two writes to a block, each acknowledged, and nothing that says so of the second: another one
+/// beside it, which comes later in the order of all, knows nothing of it.
 fn written_twice() -> Platters {
-    let world = World::new(1, &made());
-    world.executor.block_on(async {
-        let (device, _) = world.open().await;
-        let write = |at, byte| device.write(at, block(byte, 4096), Durability::Through);
-        write(0, 1).await.expect("it is whole");
-        // Another one beside it, which knows nothing of it.
-        let (second, beside) = join(write(0, 2), write(90 * 4096, 9)).await;
-        second.and(beside).expect("it is whole");
+    let written = (1..).map(|seed| {
+        let world = World::new(seed, &made());
+        world.executor.block_on(async {
+            let (device, _) = world.open().await;
+            let write = |at, byte| device.write(at, block(byte, 4096), Durability::Through);
+            write(0, 1).await.expect("it is whole");
+            let (second, beside) = join(write(0, 2), write(BESIDE * 4096, 9)).await;
+            second.and(beside).expect("it is whole");
+        });
+        world.contents()
     });
-    world.contents()
+    let is_it = |platters: &Platters| {
+        let image = platters.memory.durable_image();
+        let [second, beside] = [0, BESIDE].map(|place| last_of(&image, place).1.sequence);
+        second < beside
+    };
+    written.into_iter().find(is_it).expect("one of two comes first")
+}
+
+/// The block that is written beside.
+const BESIDE: u64 = 90;
+
+/// The slot of the last write of a block, and its header.
+fn last_of(image: &Image, place: u64) -> (u64, Header) {
+    let of_slot = |slot: u64| {
+        let mut bytes = vec![0; 512];
+        image.read(slot, &mut bytes);
+        Some((slot, Header::decode(&bytes, &ID).filter(|header| header.place == place)?))
+    };
+    let all = (0..layout().buffers).filter_map(|buffer| of_slot(layout().slot(buffer)));
+    all.max_by_key(|(_, header)| header.sequence).expect("it was written")
 }
 
 /// What is read of the block where a part of its last buffer cannot be read at first, and what
 /// once it can. None if the start fails.
 fn unread_at_first(at: u64, length: u64) -> (Option<Option<u8>>, Option<u8>) {
     let world = World::new(2, &written_twice());
-    let start = layout().slot(1) + at;
+    let start = last_of(&world.memory.contents(), 0).0 + at;
     let fault = Fault::on(Verb::Read, Effect::Eio).within(start..start + length).forever();
     world.memory.inject(fault);
     let first = world.executor.block_on(async {
@@ -338,7 +360,7 @@ fn a_start_fails_where_the_map_cannot_be_read() {
 fn torn_and_unread_at_first(has_second: bool, sector: u64) -> [Option<u8>; 2] {
     let mut platters = written_twice();
     let mut image = World::new(1, &platters).memory.contents();
-    let slot = layout().slot(1);
+    let slot = last_of(&image, 0).0;
     image.write(slot + 512 + 2048, &[1; 2048]);
     if !has_second {
         image.write(slot + 512 + 4096, &[0; 512]);

@@ -12,6 +12,7 @@
 mod rows;
 
 use std::fmt;
+use std::time::Duration;
 
 use super::budget::{now, spend_on_list};
 use super::retry::Expectation;
@@ -34,8 +35,6 @@ const BOUND_SECONDS: u64 = 30;
 
 /// One of this many rows is replayed.
 const REPLAYED_EVERY: usize = 5;
-/// Most cases that are tried near the one in a row.
-const MOST_NEAR: u64 = 64;
 /// Seconds from which on a row is reported as slow.
 const SLOW_SECONDS: f64 = 1.0;
 
@@ -187,13 +186,13 @@ impl Row {
             How::Reference(seed) => conformance::world(design, seed),
             How::Contract(workload) => failing(contract::named(&short, workload)),
             How::Case(line) => failing(case::replay(line)),
-            How::Near(line) => near(line),
+            How::Near(line) => near(line, seconds),
         }
     }
 }
 
-/// Replays a case and those with the next numbers until one fails.
-fn near(line: &str) -> Outcome {
+/// Replays a case and those with the next numbers until one fails, or the time is over.
+fn near(line: &str, seconds: Option<u64>) -> Outcome {
     let number_of = |word: &str| word.parse::<u64>().ok();
     let words: Vec<&str> = line.split(' ').collect();
     let at = words.iter().rposition(|word| number_of(word).is_some());
@@ -205,7 +204,8 @@ fn near(line: &str) -> Outcome {
         failing(case::replay(&words.join(" ")))
     };
     let mut outcome = Outcome::default();
-    for number in first..first + MOST_NEAR {
+    let end = now() + Duration::from_secs(seconds.unwrap_or(BOUND_SECONDS));
+    for number in (first..).take_while(|_| now() < end) {
         let played = case(number);
         outcome.counts.states += played.counts.states;
         outcome.counts.images += played.counts.images;
@@ -264,7 +264,11 @@ pub fn search(options: &Options, bug: Bug) -> Outcome {
     let name = bug.to_string();
     let is_its = |row: &&Row| row.bug == name && row.is_drawn() && row.design == options.design;
     let line = if let Some(row) = ROWS.iter().find(is_its) {
-        row.play().violations.into_iter().next()
+        let found = match row.how {
+            How::Near(line) => near(line, options.seconds),
+            _ => row.play(),
+        };
+        found.violations.into_iter().next()
     } else if matches!(bug, Bug::Raid(_) | Bug::Nvram(_)) {
         let seconds = options.seconds.unwrap_or(BOUND_SECONDS);
         let plant = |is_planted: bool| plant(is_planted.then_some(bug));
