@@ -254,7 +254,13 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
             program::torture(repository, &arguments).map(|()| ExitCode::SUCCESS)
         }
         Chore::ClientTest(ClientTest { full, verbose, keep, scenarios }) => {
-            let plan = client_test::Plan { full, verbose, keep, scenarios, program: None };
+            let plan = client_test::Plan {
+                full,
+                verbose,
+                keep,
+                scenarios,
+                ..client_test::Plan::default()
+            };
             let totals = client_test::run(repository, &plan)?;
             println!("{totals}");
             Ok(passed(totals.failed == 0))

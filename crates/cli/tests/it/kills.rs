@@ -83,7 +83,7 @@ fn kill_each_of(
     let arguments = [&[words[0], volume], &words[1..]].concat();
     let mut killed = 0;
     for call in calls {
-        for nth in (1..=EACH).chain((EACH + 2..).step_by(2)) {
+        for nth in (1..=EACH).chain((EACH + 3..).step_by(3)) {
             prepare();
             if !is_killed(&arguments, call, nth) {
                 break;

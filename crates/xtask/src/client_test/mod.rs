@@ -59,6 +59,8 @@ pub struct Plan {
     pub verbose: bool,
     /// Keep the volumes, and say where they are.
     pub keep: bool,
+    /// A sample: of a scenario on several kinds of volumes, the kind that this number draws.
+    pub drawn: Option<u64>,
     /// The scenarios to run; all of them if this is empty.
     pub scenarios: Vec<String>,
     /// The program to test, instead of a release that is built.

@@ -133,7 +133,8 @@ fn others(repository: &Repository, plan: &Plan, seed: u64, report: &mut Report) 
     let scenarios = if plan.full { Vec::new() } else { client_test::sample(seed) };
     println!("== scenarios of the real client: {scenarios:?}");
     let program = (!plan.full).then(|| built("duramen"));
-    let client = ClientPlan { scenarios, program, ..ClientPlan::default() };
+    let drawn = (!plan.full).then_some(seed);
+    let client = ClientPlan { drawn, scenarios, program, ..ClientPlan::default() };
     report.step(budgets::CLIENT, || counted(client_test::run(repository, &client)));
 }
 
