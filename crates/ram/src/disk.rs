@@ -18,6 +18,7 @@ use std::rc::Rc;
 
 use runtime::Timestamp;
 use vfs::{Depends, FileKind, FsError};
+use vnode::chain::{Chain, ChainLink};
 use vnode::horizon::Horizon;
 
 use crate::inode::Inode;
@@ -110,6 +111,16 @@ impl Disk {
     pub fn of(bytes: u64, platter: Platter) -> Rc<Self> {
         let blocks = bytes / crate::inode::BLOCK;
         Rc::new(Self { blocks, platter: RefCell::new(platter), ..Self::default() })
+    }
+
+    /// Adds a chain to the durable contents, as damage to the file of one leaves it.
+    pub fn add_chain(&self, chain: Chain) {
+        self.platter.borrow_mut().take(Record::Chain(ChainLink::Begins(chain)));
+    }
+
+    /// The open chains of the durable contents.
+    pub fn chains(&self) -> Vec<Chain> {
+        self.platter.borrow().chains.values().copied().collect()
     }
 
     /// Number of events: an Update was staged, or became durable.

@@ -279,10 +279,10 @@ impl<E: Engine> Files<E> {
         let mut found = Vec::new();
         for (chain, reply) in chains.into_iter().filter(|_| !is_planted(Bug::ForgottenChains)) {
             match self.node_of(chain.ino).await {
-                // The end of a file ends its chain.
-                Ok(node) if node.generation != chain.generation => return Err(FsError::Corrupt),
-                Ok(node) => found.push((chain, node, reply)),
-                Err(FsError::Stale) => return Err(FsError::Corrupt),
+                Ok(node) if node.generation == chain.generation => {
+                    found.push((chain, node, reply));
+                }
+                Ok(_) | Err(FsError::Stale) => self.end_lost_chain(chain.ino),
                 Err(_) => {
                     self.note_chain(Some(ChainLink::Begins(chain)));
                     self.stick(chain.ino); // its inode cannot be read
@@ -313,6 +313,26 @@ impl<E: Engine> Files<E> {
             self.runtime.tasks.spawn(task.boxed_local());
         }
         Ok(())
+    }
+
+    /// Ends a chain whose file is gone, in the background. The end of a file ends its chain, so
+    /// damage or a repair has taken this one: its blocks stay in use until a check finds them.
+    fn end_lost_chain(&self, ino: u64) {
+        if self.is_read_only() {
+            return;
+        }
+        let this = self.handle();
+        let task = async move {
+            let Ok(root) = this.node_of(this.engine.limits().root.ino.0).await else { return };
+            let mut change = this.plan(Space::Superuser);
+            // A change that changes nothing else.
+            this.engine.set_attributes(&mut change.update, &root, &AttributeChange::default());
+            change.link(ChainLink::Ends(ino));
+            if let Ok(ready) = this.reserve(change).await {
+                this.apply(ready, &mut ());
+            }
+        };
+        self.runtime.tasks.spawn(task.boxed_local());
     }
 
     /// Keeps a chain of a volume that may not be changed: the file is gone, or cannot be used.

@@ -1,5 +1,6 @@
 //! Which reply waits for which Update, in tests that decide when Updates become durable.
 
+mod chains;
 mod climbs;
 mod goals;
 mod listing;
