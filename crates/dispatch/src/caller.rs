@@ -47,7 +47,7 @@ impl Caller {
         let Handle { fsid, id } = Handle::decode(handle)?;
         let volume = self.volumes.by_fsid(fsid).ok_or(FsError::Stale)?;
         self.enter(volume, id).ok_or_else(|| {
-            self.reports.refused("call", self.client, &volume.name);
+            self.reports.refused("call", self.client, &volume.name, &self.exports);
             FsError::Access.into()
         })
     }

@@ -295,7 +295,10 @@ impl Execution {
             (rpc::PROGRAM_MOUNT, _) => Err(mismatch(mount::VERSION)),
             _ => Err(Refusal::ProgramUnavailable),
         };
-        answered.unwrap_or_else(|refusal| Some(Reply::new(rpc::refuse(call.xid, refusal)).bare()))
+        answered.unwrap_or_else(|refusal| {
+            self.dispatcher.reports.refused_protocol(self.client, call.version, &refusal);
+            Some(Reply::new(rpc::refuse(call.xid, refusal)).bare())
+        })
     }
 
     async fn nfs(&self, call: &Call<'_>) -> Result<Option<Reply>, Refusal> {

@@ -165,6 +165,32 @@ impl Export {
     }
 }
 
+/// The way to admit a client to a volume, as part of a sentence. Without configured rules, the line
+/// keeps the access that this machine has.
+pub(crate) fn admission(export: &Export, volume: &str, client: IpAddr) -> String {
+    let rule = format!("{{ network = \"{client}\", access = \"ro\" }}");
+    let section = format!("[exports.{}]", toml_key(volume));
+    if export.has_written_rules() {
+        return format!("to admit it, add {rule} to the clients of {section} in the configuration");
+    }
+    let own = |rule: &Rule| {
+        format!("{{ network = \"{}\", access = \"rw\", squash = \"none\" }}", rule.network)
+    };
+    let rules: Vec<String> = export.rules.iter().map(own).chain([rule]).collect();
+    let clients = format!("clients = [{}]", rules.join(", "));
+    format!("to admit it, write this line below {section} in the configuration: {clients}")
+}
+
+/// The name of a volume as a key of the configuration, quoted if necessary. It has no control
+/// characters.
+pub fn toml_key(name: &str) -> String {
+    let is_bare = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+    if !name.is_empty() && name.chars().all(is_bare) {
+        return name.to_owned();
+    }
+    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 /// The rules of all volumes, by the volume's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exports {
@@ -290,6 +316,20 @@ mod tests {
         let claim = Credentials { uid: 7, gid: 8, groups: vec![9] };
         let nobody = Credentials { uid: 1000, gid: 2000, groups: Vec::new() };
         assert_eq!(rule.credentials(Some(claim)), nobody);
+    }
+
+    #[test]
+    fn a_name_is_quoted_as_a_key_if_it_has_to_be() {
+        for (name, key) in [
+            ("data-1_x", "data-1_x"),
+            ("my data", "\"my data\""),
+            ("", "\"\""),
+            ("a.b", "\"a.b\""),
+            ("a\"b\\c", "\"a\\\"b\\\\c\""),
+            ("\u{e9}", "\"\u{e9}\""),
+        ] {
+            assert_eq!(toml_key(name), key);
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ mod told;
 mod volume;
 
 pub use dispatcher::{CallObserver, Dispatcher};
-pub use exports::{AmbiguousRules, Anonymous, Export, Exports, Rule, Squash};
+pub use exports::{AmbiguousRules, Anonymous, Export, Exports, Rule, Squash, toml_key};
 pub use handle::{Fsid, HANDLE_SIZE, Handle, HandleBytes, LONG_HANDLE_SIZE, SNAPSHOT_HANDLE_SIZE};
 pub use limits::{CALL_MEMORY, Limits, MAX_TRANSFER};
 pub use reply::{Reply, ReplyMemory};

@@ -58,15 +58,22 @@ pub(crate) async fn execute(
 async fn mnt(caller: &Caller, path: &[u8]) -> Result<MntOk, Status> {
     let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
     let volume = names.next().and_then(|name| caller.volumes.by_name(name));
-    let volume = volume.ok_or(Status::NoEntry)?;
+    let volume = volume.ok_or_else(|| {
+        caller.reports.refused_path(caller.client, path, no_volume(caller));
+        Status::NoEntry
+    })?;
     let root = caller.enter(volume, volume.file_system.root()).ok_or_else(|| {
-        caller.reports.refused("mount", caller.client, &volume.name);
+        caller.reports.refused("mount", caller.client, &volume.name, &caller.exports);
         Status::Access
     })?;
+    let refused = |error| {
+        caller.reports.refused_path(caller.client, path, error);
+        status(error)
+    };
     let (mut directory, mut steps) = (root.id, volume.walks.begin());
     for name in names {
-        let name = Name::parse(name).map_err(status)?;
-        directory = step(caller, &root, directory, &name).await?;
+        let name = Name::parse(name).map_err(refused)?;
+        directory = step(caller, &root, directory, &name).await?.map_err(refused)?;
         steps.step().await;
     }
     let handle = Handle::new(&volume.handle(directory).encode());
@@ -74,22 +81,31 @@ async fn mnt(caller: &Caller, path: &[u8]) -> Result<MntOk, Status> {
     Ok(MntOk { handle, flavors: FLAVORS.to_vec() })
 }
 
+/// The reason to refuse a path whose first name is that of no volume.
+fn no_volume(caller: &Caller) -> String {
+    let names = caller.volumes.iter().map(|volume| format!("{:?}", format!("/{}", volume.name)));
+    let names = names.collect::<Vec<_>>().join(", ");
+    format!("no volume has this name; expected one of: {names}")
+}
+
+/// Finds a directory in another one. The inner error is the path's, the outer one the volume's,
+/// which has stopped.
 async fn step(
     caller: &Caller,
     root: &Target,
     directory: ObjectId,
     name: &Name,
-) -> Result<ObjectId, Status> {
+) -> Result<Result<ObjectId, FsError>, Status> {
     let sealed = root.volume.file_system.lookup(&root.who, directory, name).await;
     let answer = sealed.open().await.map_err(|Lost| Status::Io)?.into_inner();
-    let found = answer.result.map_err(|error| {
-        caller.reports.refused_with(error, &root.volume, directory, Part::Named(name));
-        status(error)
-    })?;
-    match found.attributes.kind {
-        FileKind::Directory => Ok(found.id),
-        _ => Err(Status::NotDirectory),
-    }
+    Ok(match answer.result {
+        Ok(found) if found.attributes.kind == FileKind::Directory => Ok(found.id),
+        Ok(_) => Err(FsError::NotDirectory),
+        Err(error) => {
+            caller.reports.refused_with(error, &root.volume, directory, Part::Named(name));
+            Err(error)
+        }
+    })
 }
 
 fn status(error: FsError) -> Status {

@@ -1,4 +1,4 @@
-//! Log lines about refused calls: clients that no rule admits, and damage and disk failures that a
+//! Log lines about refused calls: clients that are turned away, and damage and disk failures that a
 //! call has met. They suffice to repair either, and are limited so that they fill neither the log
 //! nor the memory.
 
@@ -8,9 +8,11 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use nfs::rpc::{AuthStatus, Refusal};
 use runtime::{Clock, Instant};
 use vfs::{FsError, Name, ObjectId};
 
+use crate::exports::{Exports, admission};
 use crate::handle::Fsid;
 use crate::volume::Served;
 
@@ -22,9 +24,20 @@ const MAX_LINES: usize = 10;
 /// The lines that were logged recently.
 pub(crate) struct Reports {
     clock: Rc<dyn Clock>,
-    refusals: RefCell<Period<(IpAddr, String)>>,
+    refusals: RefCell<Period<(IpAddr, Reason)>>,
     damage: RefCell<Period<(Fsid, ObjectId)>>,
     failures: RefCell<Period<(Fsid, ObjectId)>>,
+}
+
+/// The reason why a client is turned away. Each is logged once in a period for the same client.
+#[derive(PartialEq, Eq)]
+enum Reason {
+    /// No rule of this volume admits it.
+    Rule(String),
+    /// It mounts a path that leads to no directory.
+    Path,
+    /// It asks for another version of a program, or with credentials that are not accepted.
+    Protocol,
 }
 
 /// The part of a file that a call is about.
@@ -93,22 +106,51 @@ impl Reports {
         Self { clock, refusals, damage, failures }
     }
 
-    /// Logs that a `what` of a client was refused, since no rule of the volume's export admits it.
-    pub(crate) fn refused(&self, what: &str, client: IpAddr, volume: &str) {
+    /// Whether a line about a client and this reason may be logged.
+    fn admits_refusal(&self, client: IpAddr, reason: Reason) -> bool {
         let more = |unreported| {
-            tracing::warn!(unreported, "more was refused to clients that no rule admits");
+            tracing::warn!(unreported, "more clients were refused in the minute before")
         };
-        let key = (client, volume.to_owned());
-        if !self.refusals.borrow_mut().admits(self.clock.now(), key, more) {
-            return;
+        self.refusals.borrow_mut().admits(self.clock.now(), (client, reason), more)
+    }
+
+    /// Logs that a `what` of a client was refused, since no rule of the volume's export admits it,
+    /// and the lines of the configuration that would.
+    pub(crate) fn refused(&self, what: &str, client: IpAddr, volume: &str, exports: &Exports) {
+        if self.admits_refusal(client, Reason::Rule(volume.to_owned())) {
+            let admission = admission(exports.of(volume), volume, client);
+            tracing::warn!(
+                %client,
+                volume,
+                "refused a {what}, since no rule admits the client: {admission}"
+            );
         }
-        let rule = format!("{{ network = \"{client}\", access = \"ro\" }}");
-        tracing::warn!(
-            %client,
-            volume,
-            "refused a {what}, since no rule admits the client; {rule} among the clients of \
-             [exports.{volume}] would"
-        );
+    }
+
+    /// Logs that a client mounts a path that leads to no directory. The path is the client's, and
+    /// is printed with its control characters escaped.
+    pub(crate) fn refused_path(&self, client: IpAddr, path: &[u8], why: impl fmt::Display) {
+        if self.admits_refusal(client, Reason::Path) {
+            let path = String::from_utf8_lossy(path);
+            tracing::warn!(%client, ?path, "refused a mount: {why}");
+        }
+    }
+
+    /// Logs that a call was refused, if the options of the client's mount are the reason.
+    pub(crate) fn refused_protocol(&self, client: IpAddr, version: u32, refusal: &Refusal) {
+        let why = match refusal {
+            Refusal::ProgramMismatch { high, .. } => format!(
+                "it asks for version {version} of a program that has version {high} here: mount \
+                 with vers=3"
+            ),
+            Refusal::Authentication(AuthStatus::TooWeak) => {
+                "its credentials are neither AUTH_SYS nor AUTH_NONE: mount with sec=sys".to_owned()
+            }
+            _ => return,
+        };
+        if self.admits_refusal(client, Reason::Protocol) {
+            tracing::warn!(%client, "refused a call: {why}");
+        }
     }
 
     /// Logs the error of a call for a part of a file. Damage, and data that the disk cannot return,

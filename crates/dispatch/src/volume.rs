@@ -103,7 +103,10 @@ impl Deref for Served {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VolumesError {
     /// A name that cannot be mounted.
-    #[error("{0:?} is no name for a volume: one path component of 1 to 255 bytes is expected")]
+    #[error(
+        "{0:?} is no name for a volume: one path component of 1 to 255 bytes without control \
+         characters is expected"
+    )]
     Name(String),
     /// A name that is taken.
     #[error("two volumes are named {0:?}")]
@@ -124,7 +127,9 @@ impl Volumes {
     pub fn new(volumes: Vec<Volume>) -> Result<Self, VolumesError> {
         for (index, volume) in volumes.iter().enumerate() {
             let name = Name::parse(volume.name.as_bytes());
-            if !name.is_ok_and(|name| !name.is_dot_or_dot_dot()) {
+            // A name with a line break could forge lines of the log.
+            let is_printable = !volume.name.contains(char::is_control);
+            if !is_printable || !name.is_ok_and(|name| !name.is_dot_or_dot_dot()) {
                 return Err(VolumesError::Name(volume.name.clone()));
             }
             for other in &volumes[..index] {

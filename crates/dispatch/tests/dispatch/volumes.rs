@@ -23,7 +23,7 @@ fn names_and_numbers_tell_volumes_apart() {
 
 #[test]
 fn a_name_is_one_component_of_a_path() {
-    for name in ["", ".", "..", "a/b", "/a", "a\0b"] {
+    for name in ["", ".", "..", "a/b", "/a", "a\0b", "a\nb"] {
         assert_eq!(refusal(&[(name, 1)]), Some(VolumesError::Name(name.into())), "{name:?}");
     }
     assert_eq!(refusal(&[("an ordinary name", 1)]), None);
