@@ -20,7 +20,9 @@ use server::config::{Listen, parse_address};
 use server::control::{Act, Desk, Refused, Socket};
 use server::disks::Disks;
 use server::reactor::elsewhere;
-use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Signals, Volume as Served, reactor};
+use server::{
+    Config, Fsid, ReadyInfo, ServeError, Settings, Share, Signals, Volume as Served, reactor,
+};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -39,7 +41,7 @@ use crate::sharing::{is_shared, open_together};
 use crate::size::parse_size;
 use crate::snapshots::{self, Keeper};
 use crate::volume::Volume;
-use crate::words::{self, Lines};
+use crate::words::{self, Lines, quoted};
 
 /// The arguments of `duramen serve`.
 #[derive(Args, Debug)]
@@ -393,17 +395,18 @@ fn export_name(path: &Path) -> Result<String, Failure> {
     Ok(name.strip_suffix(".img").unwrap_or(&name).to_owned())
 }
 
-/// Announces that the server is ready, and how to mount its volumes. The first word of the first
-/// line is `ready:`, for programs that wait for it.
+/// Announces that the server is ready, who may do what with its volumes, and how to mount them. The
+/// first word of the first line is `ready:`, for programs that wait for it.
 fn announce(ready: &ReadyInfo) {
     let mut text = String::from("ready:");
-    for volume in &ready.volumes {
+    for share in &ready.shares {
         for address in &ready.addresses {
-            text.push_str(&format!(" {address}/{volume}"));
+            text.push_str(&format!(" {address}/{}", share.volume));
         }
     }
     text.push('\n');
-    for line in ready.mount_lines() {
+    let shares = ready.shares.iter().map(Share::to_string);
+    for line in shares.chain(ready.mount_lines(|word| quoted(Path::new(word)))) {
         text.push_str(&line);
         text.push('\n');
     }

@@ -55,7 +55,7 @@ use rustix::fs::OFlags;
 use serde::Deserialize;
 use vfs::SnapshotsShown;
 
-pub use value::{ByteSize, Listen, Network, parse_address};
+pub use value::{BadNetwork, ByteSize, Listen, Network, parse_address};
 
 /// Maximum size of the file, in bytes.
 pub const MAX_BYTES: u64 = 1 << 20;
@@ -177,6 +177,16 @@ pub enum AccessWord {
     ReadWrite,
 }
 
+impl AccessWord {
+    /// The word in the file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "ro",
+            Self::ReadWrite => "rw",
+        }
+    }
+}
+
 /// Values of `squash`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -188,6 +198,17 @@ pub enum SquashWord {
     Root,
     /// Every user is squashed.
     All,
+}
+
+impl SquashWord {
+    /// The word in the file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Root => "root",
+            Self::All => "all",
+        }
+    }
 }
 
 /// The section `[limits]`.
@@ -419,8 +440,12 @@ impl Config {
     }
 }
 
-/// Reads a regular file: reading any other might block or never end.
-fn read_text(path: &Path) -> io::Result<String> {
+/// Reads the text of a regular file of at most [`MAX_BYTES`]: reading any other might block or
+/// never end.
+///
+/// # Errors
+/// The operating system's error, or the refusal of such a file.
+pub fn read_text(path: &Path) -> io::Result<String> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY; // opening a FIFO must not wait for a writer
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     if !file.metadata()?.is_file() {

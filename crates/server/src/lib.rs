@@ -7,6 +7,7 @@
 //! - `unsent`: bound on the unsent bytes of a connection in the kernel;
 //! - `descriptors`: the number of connections that the system allows;
 //! - `rpcbind`: registration of the ports, if the configuration asks for it;
+//! - `shares`, `ready`: who may do what with each volume, and how to mount it;
 //! - `recording`: a trace of the clients' calls;
 //! - [`control`]: the control channel of each volume, and the client of it;
 //! - [`config`]: the file `duramen.toml`;
@@ -32,12 +33,14 @@ mod ready;
 mod recording;
 mod rpcbind;
 mod server;
+mod shares;
 mod signals;
 mod tcp;
 mod unsent;
 
 pub use config::{Config, ConfigError};
-pub use dispatch::{Fsid, Volume};
+pub use dispatch::{Anonymous, Export, Exports, Fsid, Rule, Squash, Volume, toml_key};
 pub use ready::ReadyInfo;
 pub use server::{ServeError, Server, ServerHandle, Settings};
+pub use shares::Share;
 pub use signals::{Signals, serve, unless_ended};

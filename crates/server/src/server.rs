@@ -15,11 +15,12 @@ use futures::FutureExt;
 use futures::future::{join_all, select};
 use runtime::Runtime;
 use tokio::net::TcpSocket;
-use vfs::FsError;
+use vfs::{FsError, RootDirectory};
 
 use crate::config::{Config, ConfigError};
 use crate::ready::ReadyInfo;
 use crate::recording::Recording;
+use crate::shares::Share;
 use crate::tcp::TcpListener;
 use crate::{descriptors, reactor, rpcbind};
 
@@ -116,7 +117,6 @@ impl Server {
         settings: Settings,
     ) -> Result<Self, ServeError> {
         let volumes = Volumes::new(volumes)?;
-        let names = volumes.iter().map(|volume| volume.name.clone()).collect();
         let config = &settings.config;
         let exports = exports(config, &volumes, &settings.refused)?;
         let (window, limits) = (config.window(), config.limits());
@@ -135,7 +135,8 @@ impl Server {
         let local = |listener: &TcpListener| listener.0.local_addr();
         let addresses: Result<_, _> = listeners.iter().map(local).collect();
         let addresses = addresses.expect("a socket that listens has an address");
-        let ready = ReadyInfo { addresses, volumes: names, registered: false };
+        let shares = shares(&dispatcher).await;
+        let ready = ReadyInfo { addresses, shares, registered: false };
         let (runtime, stop) = (runtime.clone(), Switch::default());
         Ok(Self { runtime, settings, dispatcher, listeners, ready, recording, stop })
     }
@@ -233,6 +234,11 @@ impl ServerHandle {
         Ok(())
     }
 
+    /// The volumes, and who may do what with them now.
+    pub async fn shares(&self) -> Vec<Share> {
+        shares(&self.dispatcher).await
+    }
+
     /// Whether there is a configuration file.
     pub(crate) fn has_file(&self) -> bool {
         self.file.is_some()
@@ -248,6 +254,23 @@ impl ServerHandle {
     pub fn reply_cache_counters(&self) -> dispatch::Counters {
         self.dispatcher.reply_cache_counters()
     }
+}
+
+/// The volumes, and who may do what with them now.
+async fn shares(dispatcher: &Dispatcher) -> Vec<Share> {
+    let exports = dispatcher.exports();
+    let mut shares = Vec::new();
+    for Volume { name, file_system, .. } in dispatcher.volumes().iter() {
+        let id = file_system.root();
+        let root = file_system.getattr(id).await.open().await;
+        let root = root.ok().and_then(|root| root.into_inner().ok()).map(RootDirectory::from);
+        let limits = file_system.fsinfo(id).await.open().await;
+        let limits = limits.ok().and_then(|limits| limits.into_inner().result.ok());
+        let is_read_only = limits.is_some_and(|limits| limits.read_only);
+        let (volume, export) = (name.clone(), exports.of(name).clone());
+        shares.push(Share { volume, export, is_read_only, root });
+    }
+    shares
 }
 
 /// Builds the exports. Rules for an unknown volume are a typing error, and a dangerous one: the

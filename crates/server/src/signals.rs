@@ -179,7 +179,12 @@ enum Asked {
 async fn reload(handle: &ServerHandle) {
     match handle.reload_exports().await {
         Ok(()) if !handle.has_file() => tracing::info!("SIGHUP: there is no configuration to read"),
-        Ok(()) => tracing::info!("the exports were read anew"),
+        Ok(()) => {
+            tracing::info!("the exports were read anew");
+            for share in handle.shares().await {
+                tracing::info!("{share}");
+            }
+        }
         Err(error) => {
             tracing::error!(%error, "the exports stay as they were: no access has changed")
         }

@@ -117,6 +117,30 @@ pub struct SetAttributes {
     pub mtime: Option<SetTime>,
 }
 
+/// Owner and permissions of the root directory of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RootDirectory {
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Permission, set-id and sticky bits: the low 12.
+    pub mode: u16,
+}
+
+impl Default for RootDirectory {
+    /// It belongs to root, and only root can change it.
+    fn default() -> Self {
+        Self { uid: 0, gid: 0, mode: 0o755 }
+    }
+}
+
+impl From<Attributes> for RootDirectory {
+    fn from(Attributes { uid, gid, mode, .. }: Attributes) -> Self {
+        Self { uid, gid, mode }
+    }
+}
+
 /// The user on whose behalf a call is made, after the export's squashing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Credentials {

@@ -24,7 +24,8 @@ mod remember;
 mod snapshots;
 
 pub use attributes::{
-    Attributes, Credentials, Device, FileKind, PostOp, SetAttributes, SetTime, Wcc, WccBefore,
+    Attributes, Credentials, Device, FileKind, PostOp, RootDirectory, SetAttributes, SetTime, Wcc,
+    WccBefore,
 };
 pub use durable::{Accepted, Delayed, Depends, Durable, Ledger, Lost, Receipt, Sealed, Sequence};
 pub use error::FsError;

@@ -5,6 +5,7 @@ mod browse;
 mod common;
 mod conformance;
 mod control;
+mod exports;
 mod fsck;
 mod hostile;
 mod info;

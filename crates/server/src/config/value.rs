@@ -1,7 +1,8 @@
 //! Configuration values with a notation of their own.
 
-use std::fmt::{Formatter, Result as FormatResult};
+use std::fmt::{Display, Formatter, Result as FormatResult};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
@@ -17,6 +18,13 @@ pub struct Listen(pub Vec<SocketAddr>);
 /// An address or a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network(pub IpNet);
+
+impl Network {
+    /// The network without the bits of an address behind its prefix: rules know it so.
+    pub fn trunc(self) -> Self {
+        Self(self.0.trunc())
+    }
+}
 
 const UNITS: [(&str, u32); 5] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("", 0)];
 
@@ -106,6 +114,30 @@ impl<'de> Visitor<'de> for ListenVisitor {
     }
 }
 
+/// A text that is neither an address nor a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write an address such as 10.0.0.5 or a network such as 10.0.0.0/8")]
+pub struct BadNetwork;
+
+impl FromStr for Network {
+    type Err = BadNetwork;
+
+    fn from_str(text: &str) -> Result<Self, BadNetwork> {
+        let address = || text.parse::<IpAddr>().map(IpNet::from);
+        let network = text.parse().or_else(|_| address()).ok().and_then(plain);
+        network.map(Self).ok_or(BadNetwork)
+    }
+}
+
+/// A network of one address is printed as that address.
+impl Display for Network {
+    fn fmt(&self, f: &mut Formatter<'_>) -> FormatResult {
+        let network = self.0;
+        let is_one = network.prefix_len() == network.max_prefix_len();
+        if is_one { network.addr().fmt(f) } else { network.fmt(f) }
+    }
+}
+
 impl<'de> Deserialize<'de> for Network {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_str(NetworkVisitor)
@@ -122,9 +154,7 @@ impl Visitor<'_> for NetworkVisitor {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Network, E> {
-        let address = || value.parse::<IpAddr>().map(IpNet::from);
-        let network = value.parse().or_else(|_| address()).ok().and_then(plain);
-        network.map(Network).ok_or_else(|| E::invalid_value(Unexpected::Str(value), &self))
+        value.parse().map_err(|BadNetwork| E::invalid_value(Unexpected::Str(value), &self))
     }
 }
 
@@ -148,10 +178,7 @@ mod tests {
 
     #[test]
     fn a_network_of_mapped_addresses_is_one_of_ipv4() {
-        let network = |text: &str| {
-            let parsed = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-            plain(parsed.expect("a network")).map(|network| network.to_string())
-        };
+        let network = |text: &str| text.parse().ok().map(|Network(network)| network.to_string());
         for (text, meant) in [
             ("::ffff:10.1.2.3", Some("10.1.2.3/32")),
             ("::ffff:10.1.0.0/112", Some("10.1.0.0/16")),

@@ -1,9 +1,10 @@
 //! A server process, and an independent client.
 
+use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
 use futures::executor::block_on;
 use nfs3_client::io::{AsyncRead, AsyncWrite};
@@ -21,6 +22,8 @@ pub(crate) struct Serving {
     process: Child,
     /// The first line of its output.
     ready: String,
+    /// The rest of its output.
+    output: RefCell<BufReader<ChildStdout>>,
 }
 
 impl Serving {
@@ -58,10 +61,10 @@ impl Serving {
             .spawn()
             .expect("the program was just built");
         let output = process.stdout.take().expect("it was asked for");
-        let mut ready = String::new();
-        BufReader::new(output).read_line(&mut ready).expect("text");
+        let (mut ready, mut output) = (String::new(), BufReader::new(output));
+        output.read_line(&mut ready).expect("text");
         assert!(ready.starts_with("ready: "), "{ready:?}");
-        Self { process, ready }
+        Self { process, ready, output: RefCell::new(output) }
     }
 
     /// Serves volumes, and survives writes beyond the end that [`Self::limit_files`] sets.
@@ -83,6 +86,23 @@ impl Serving {
     pub(crate) fn address(&self) -> SocketAddr {
         let first = self.ready.split([' ', '/']).nth(1).expect("an address behind 'ready:'");
         first.parse().expect("an address")
+    }
+
+    /// Its output behind the first line, up to the hint about locks, or that there is no client.
+    pub(crate) fn announcement(&self) -> String {
+        let mut told = String::new();
+        while !told.contains("File locks") && !told.contains("No client that reaches") {
+            assert_ne!(self.output.borrow_mut().read_line(&mut told).expect("text"), 0, "{told}");
+        }
+        told
+    }
+
+    /// Whether it refuses to let this machine mount a volume.
+    pub(crate) fn refuses(&self, name: &str) -> bool {
+        let stream = Stream(TcpStream::connect(self.address()).expect("it accepts"));
+        let mut mount = MountClient::new(stream);
+        let path = format!("/{name}");
+        block_on(mount.mnt(dirpath(Opaque::borrowed(path.as_bytes())))).is_err()
     }
 
     /// Sends SIGTERM and waits for the end.
