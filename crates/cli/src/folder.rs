@@ -19,12 +19,25 @@ pub(crate) fn is_there(path: &Path) -> Result<bool, Failure> {
     }
 }
 
+/// The missing folders of a path: itself and its parents, the outermost first.
+pub(crate) fn missing_folders(path: &Path) -> Vec<PathBuf> {
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let mut missing: Vec<_> = path.ancestors().take_while(is_missing).map(Path::to_owned).collect();
+    missing.reverse();
+    missing
+}
+
 /// Creates a folder that only this user may access.
 ///
 /// # Errors
 /// The operating system's error.
 pub(crate) fn create_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Removes empty folders, which are given the outermost first. A folder that is not empty stays.
+pub(crate) fn remove_empty(folders: &[PathBuf]) {
+    folders.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
 }
 
 /// Creates the temporary file that replaces another file once it is written. A temporary file that

@@ -45,6 +45,7 @@ mod probe;
 mod readable;
 mod reader;
 mod redo_log;
+mod root_directory;
 mod saved;
 mod scrub;
 mod serve;

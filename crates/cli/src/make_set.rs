@@ -25,7 +25,7 @@ use runtime::Runtime;
 use server::reactor;
 
 use crate::failure::Failure;
-use crate::folder::{create_private, parent, real_place, sync_folder};
+use crate::folder::{create_private, missing_folders, parent, real_place, sync_folder};
 use crate::front::refusal;
 use crate::log::log_size_for;
 use crate::making::{Making, Stage};
@@ -193,13 +193,14 @@ fn make_all(
     Ok(made.volume)
 }
 
-/// Creates the folder of the volume, if it does not exist.
+/// Creates the folder of the volume and its parents, as far as they do not exist.
 fn make_folder(folder: &Path, making: &Making) -> Result<(), Failure> {
-    if folder.exists() {
-        return Ok(());
+    for folder in missing_folders(folder) {
+        let failed = |source| Failure::File { verb: "create", path: folder.clone(), source };
+        making.create(&folder, || create_private(&folder).map_err(failed))?;
+        sync_folder(parent(&folder))?;
     }
-    let failed = |source| Failure::File { verb: "create", path: folder.to_owned(), source };
-    making.create(folder, || create_private(folder).map_err(failed))
+    Ok(())
 }
 
 /// Checks what the disks allow, and returns the size of the log and the layout of the set.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile, FileDevice, free_below};
 use designs::{Design, DiskRole, Made};
@@ -13,7 +13,7 @@ use duramen_settings::Settings;
 use crate::choice::promises;
 use crate::error_counts::ERRORS_NAME;
 use crate::failure::Failure;
-use crate::folder::{create_private, parent, sync_folder};
+use crate::folder::{create_private, missing_folders, parent, remove_empty, sync_folder};
 use crate::found::{anything_in, found_in};
 use crate::intents::{self, INTENTS_NAME};
 use crate::log::{self, LOG_NAME, log_size_for};
@@ -26,7 +26,9 @@ use crate::occupied::{
 use crate::redo_log::other_version;
 use crate::set_state::STATE_NAME;
 use crate::size::show_size;
-use crate::volume::{DISK_NAME, NEW_SETTINGS_NAME, SETTINGS_NAME, read_settings, write_settings};
+use crate::volume::{
+    DISK_NAME, NEW_SETTINGS_NAME, SETTINGS_NAME, Volume, read_settings, write_settings,
+};
 use crate::words::{self, quoted};
 
 /// Text at the end of `duramen mkfs --help`.
@@ -36,7 +38,7 @@ pub(crate) fn help() -> String {
         "\
 What is created depends on VOLUME:
   a new path              a folder with disk.img and volume.toml; with --bare, an image file
-  an empty folder         the same in that folder
+  an empty folder         the same in that folder; a folder 'lost+found' does not count
   a volume, a file or a   a file system on it, if it is empty; --force overwrites existing
   device                  contents
 
@@ -96,33 +98,80 @@ fn lack_of_space(volume: &Path) -> Option<String> {
     })
 }
 
-/// Creates a volume of this size in a new folder, with the defaults of `mkfs`.
+/// A volume that this run has created, and the folders that it had to create for it.
+pub(crate) struct Created {
+    volume: PathBuf,
+    folders: Vec<PathBuf>,
+}
+
+/// Creates the volume of `duramen serve --create`, unless there is one. A volume whose creation was
+/// cut off is completed. Returns what was created.
 ///
 /// # Errors
-/// As for [`run`].
-pub(crate) fn create(volume: &Path, size: u64) -> Result<(), Failure> {
-    make_folder(&MkfsArguments::usual(volume, size))?;
+/// [`Failure`]. Files that this run created and could not complete are removed again.
+pub(crate) fn create_missing(arguments: &MkfsArguments) -> Result<Option<Created>, Failure> {
+    let volume = &arguments.volume;
+    let folders = missing_folders(volume);
+    if volume.exists() && !is_unfinished(volume) {
+        let is_foreign = |name| !volume.join(name).exists();
+        if volume.is_dir() && [SETTINGS_NAME, DISK_NAME].into_iter().all(is_foreign) {
+            refuse_foreign_folder(volume)?;
+        }
+        note_difference(arguments)?;
+        return Ok(None);
+    }
+    if volume.join(DISK_NAME).exists() {
+        finish(arguments)?;
+        return Ok(None);
+    }
+    make_folder(arguments)?;
     if let Some(note) = lack_of_space(volume) {
         words::say(note);
+    }
+    Ok(Some(Created { volume: volume.clone(), folders }))
+}
+
+/// Says what distinguishes an existing volume from the one that was to be created. It is served as
+/// it is.
+fn note_difference(arguments: &MkfsArguments) -> Result<(), Failure> {
+    let path = &arguments.volume;
+    let found = Volume::find(path)?;
+    let design = arguments.design()?;
+    let is_chosen = arguments.engine.is_some() || arguments.policy.is_some();
+    if is_chosen && found.design().name() != design.name() {
+        let (has, wanted) = (found.design().name(), design.name());
+        words::say(format_args!(
+            "{} is there already, with {has} and not {wanted}: it is served as it is",
+            path.display()
+        ));
+    }
+    if found.settings.raid.is_some() {
+        return Ok(()); // its disks have sizes of their own
+    }
+    // An unreadable disk is reported when it is opened.
+    let disk = DiskFile::open(&found.disk_path, Access::Glance).ok();
+    let has = disk.map(|disk| disk.geometry().size);
+    if let Some((has, wanted)) = has.zip(arguments.size).filter(|(has, wanted)| has != wanted) {
+        words::say(format_args!(
+            "{} is there already, with {} and not {}: it is served as it is",
+            path.display(),
+            show_size(has),
+            show_size(wanted)
+        ));
     }
     Ok(())
 }
 
-/// Completes a volume whose creation was cut off: the folder has no settings, and nothing in it is
-/// foreign. An existing file system stays unchanged.
-///
-/// # Errors
-/// [`Failure`].
-pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
-    let (arguments, path) = (MkfsArguments::usual(volume, size), volume.join(DISK_NAME));
-    if !path.exists() {
-        return make_in_folder(&arguments).map(drop);
-    }
+/// Completes a volume whose creation was cut off behind that of its disk: the folder has no
+/// settings, and nothing in it is foreign. An existing file system stays unchanged.
+fn finish(arguments: &MkfsArguments) -> Result<(), Failure> {
+    let volume = &arguments.volume;
+    let path = volume.join(DISK_NAME);
     let disk = DiskFile::open(&path, Access::ReadWrite)?;
     match found_in(arguments.design()?, &disk, &path) {
         Ok(found) if found.is_clean => {
             refuse_needed_log(&volume.join(LOG_NAME), false)?;
-            settle_in(&arguments, found.size)
+            settle_in(arguments, found.size)
         }
         Err(Failure::Superblock { .. }) if is_empty_file(&path, &head(&disk, &path)?) => {
             fs::remove_file(&path).map_err(|source| Failure::File {
@@ -130,7 +179,7 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
                 path,
                 source,
             })?;
-            make_in_folder(&arguments).map(drop)
+            make_in_folder(arguments).map(drop)
         }
         _ => {
             let why = format!(
@@ -138,7 +187,7 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
                  it was ever used: see 'duramen info {}'",
                 quoted(&path)
             );
-            Err(Failure::NotAVolume { path: volume.to_owned(), why })
+            Err(Failure::NotAVolume { path: volume.clone(), why })
         }
     }
 }
@@ -154,14 +203,12 @@ fn is_empty_file(image: &Path, head: &[u8]) -> bool {
     is_own_file(image) && (was_never_written(image, head) || is_begun(head))
 }
 
-/// Whether this is an unfinished folder that [`finish`] can complete.
-pub(crate) fn is_unfinished(folder: &Path) -> bool {
+/// Whether this is a folder for a volume whose creation was cut off, or has not begun: it has no
+/// settings, and nothing in it is foreign.
+fn is_unfinished(folder: &Path) -> bool {
     let is_own = |name: &OsStr| name == DISK_NAME || name != STATE_NAME && is_leftover(name);
-    let Ok(entries) = fs::read_dir(folder) else { return false };
-    let mut entries = entries.peekable();
-    // An empty folder may be an unmounted mount point.
-    entries.peek().is_some()
-        && !folder.join(SETTINGS_NAME).exists()
+    let Ok(mut entries) = fs::read_dir(folder) else { return false };
+    !folder.join(SETTINGS_NAME).exists()
         && entries.all(|entry| entry.is_ok_and(|entry| is_own(&entry.file_name())))
 }
 
@@ -189,19 +236,20 @@ fn make(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Fa
     }
 }
 
-/// Creates a folder with a volume in it, or nothing at all.
+/// Creates a folder with a volume in it, and the parents of the folder, or nothing at all. The
+/// folder may exist.
 fn make_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Failure> {
-    let path = &arguments.volume;
     require_size(arguments)?;
-    create_private(path).map_err(|source| Failure::File {
-        verb: "create",
-        path: path.clone(),
-        source,
-    })?;
-    make_in_folder(arguments).inspect_err(|_| {
-        // Fails if the folder is not empty, and then it should stay.
-        let _ = fs::remove_dir(path);
-    })
+    let folders = missing_folders(&arguments.volume);
+    let make = || {
+        for folder in &folders {
+            let failed = |source| Failure::File { verb: "create", path: folder.clone(), source };
+            create_private(folder).map_err(failed)?;
+            sync_folder(parent(folder))?;
+        }
+        make_in_folder(arguments)
+    };
+    make().inspect_err(|_| remove_empty(&folders))
 }
 
 /// Creates a volume in an empty folder, or over its existing volume.
@@ -299,11 +347,14 @@ fn remove_volume(folder: &Path) {
     }
 }
 
-/// Removes a volume that [`create`] made, unless another program has opened it.
-pub(crate) fn undo_create(volume: &Path) {
-    let Ok(_disk) = DiskFile::open(&volume.join(DISK_NAME), Access::ReadWrite) else { return };
-    remove_volume(volume);
-    let _ = fs::remove_dir(volume); // fails if the folder holds other files
+impl Created {
+    /// Removes the volume, unless another program has opened it.
+    pub(crate) fn undo(self) {
+        let Self { volume, folders } = self;
+        let Ok(_disk) = DiskFile::open(&volume.join(DISK_NAME), Access::ReadWrite) else { return };
+        remove_volume(&volume);
+        remove_empty(&folders);
+    }
 }
 
 fn require_size(arguments: &MkfsArguments) -> Result<u64, Failure> {

@@ -10,6 +10,7 @@ use runtime::Runtime;
 
 use crate::choice::{Word, chosen};
 use crate::failure::Failure;
+use crate::root_directory::{Owner, parse_mode, parse_owner, root_directory};
 use crate::size::{parse_size, show_size};
 
 /// The arguments of `duramen mkfs`.
@@ -51,6 +52,12 @@ pub(crate) struct MkfsArguments {
     /// Volume label: up to 31 letters, digits, '-' and '_'
     #[arg(long, default_value = "")]
     pub(crate) label: String,
+    /// Owner of the root directory, by number [default: the user who runs this command]
+    #[arg(long, value_name = "UID:GID", value_parser = parse_owner)]
+    pub(crate) owner: Option<Owner>,
+    /// Mode of the root directory in octal, such as 1777 [default: 755]
+    #[arg(long, value_parser = parse_mode)]
+    pub(crate) mode: Option<u16>,
     /// Stripe the volume over two or more disks without redundancy. Missing files are created, each
     /// of --size bytes
     #[arg(long, value_name = "DISK", num_args = 2.., group = "set", conflicts_with = "bare")]
@@ -123,6 +130,8 @@ impl MkfsArguments {
             bytes_per_inode: None,
             reserve: None,
             label: String::new(),
+            owner: None,
+            mode: None,
             raid0: Vec::new(),
             raid1: Vec::new(),
             raid5: Vec::new(),
@@ -177,6 +186,7 @@ impl MkfsArguments {
             bytes_per_inode: self.bytes_per_inode,
             reserve_percent: self.reserve,
             label: self.label.clone(),
+            root: root_directory(self.owner, self.mode),
         }
     }
 

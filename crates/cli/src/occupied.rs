@@ -82,6 +82,9 @@ pub(crate) fn was_never_written(image: &Path, head: &[u8]) -> bool {
     has_no_blocks && head.iter().all(|&byte| byte == 0)
 }
 
+/// The folder that the root of a new file system has on some systems. It is no user's.
+const LOST_AND_FOUND: &str = "lost+found";
+
 /// Refuses a folder with other files: no server would serve them, and they would be removed by
 /// mistake.
 pub(crate) fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
@@ -101,7 +104,7 @@ pub(crate) fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Whether an interrupted run, or a killed server, may have left a file of this name beside the
-/// disk.
+/// disk, or the host's file system keeps one.
 pub(crate) fn is_leftover(name: &OsStr) -> bool {
     let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
     let of_sets = [STATE_NAME, NEW_STATE_NAME, ERRORS_NAME, NEW_ERRORS_NAME];
@@ -109,5 +112,5 @@ pub(crate) fn is_leftover(name: &OsStr) -> bool {
     let intents = [INTENTS_NAME, &new_intents];
     let own = [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log, SOCKET_NAME];
     let own = own.into_iter().chain(of_sets).chain(intents).chain([LOSSES_NAME, NEW_LOSSES_NAME]);
-    own.into_iter().any(|own| name == own)
+    own.into_iter().chain([LOST_AND_FOUND]).any(|own| name == own)
 }

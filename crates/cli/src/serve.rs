@@ -28,14 +28,17 @@ use tracing_subscriber::filter::LevelFilter;
 
 use vfs::FileSystem;
 
+use crate::choice::Word;
 use crate::engine::{OpenVolume, ReportStop, open_volume};
 use crate::failure::Failure;
 use crate::front;
 use crate::info;
 use crate::memory;
-use crate::mkfs;
+use crate::mkfs::{self, Created};
+use crate::mkfs_arguments::MkfsArguments;
 use crate::probe::silent_disks;
 use crate::readable::warn_of_readable;
+use crate::root_directory::{Owner, parse_mode, parse_owner};
 use crate::sets::Orders;
 use crate::sharing::{is_shared, open_together};
 use crate::size::parse_size;
@@ -75,9 +78,23 @@ pub(crate) struct ServeArguments {
     /// newer data: use this only if they do not, or are lost
     #[arg(long)]
     pub(crate) degraded: bool,
-    /// Create each missing volume with this size
+    /// Create each missing volume with this size, as 'duramen mkfs' does; an existing one is served
+    /// as it is
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) create: Option<u64>,
+    /// Storage engine of a volume that is created [default: ffs]
+    #[arg(long, requires = "create", value_parser = Word::Engine)]
+    pub(crate) engine: Option<String>,
+    /// Write policy of a volume that is created with engine ffs [default: log]
+    #[arg(long, requires = "create", value_parser = Word::Policy)]
+    pub(crate) policy: Option<String>,
+    /// Owner of the root directory of a volume that is created, by number [default: the user who
+    /// runs this command]
+    #[arg(long, requires = "create", value_name = "UID:GID", value_parser = parse_owner)]
+    pub(crate) owner: Option<Owner>,
+    /// Mode of the root directory of a volume that is created, in octal [default: 755]
+    #[arg(long, requires = "create", value_parser = parse_mode)]
+    pub(crate) mode: Option<u16>,
 }
 
 /// Serves until a signal ends the server.
@@ -107,7 +124,7 @@ async fn create_and_serve(
         ended => ended.map(drop),
     };
     if !has_served.get() {
-        created.into_iter().for_each(mkfs::undo_create);
+        created.into_iter().for_each(Created::undo);
     }
     served
 }
@@ -115,22 +132,22 @@ async fn create_and_serve(
 /// Creates missing volumes and completes unfinished ones, if the arguments ask for it. Returns
 /// whether no signal to end came meanwhile: such a signal takes effect when the volume is complete,
 /// and a second one at once.
-async fn create_missing<'a>(
-    arguments: &'a ServeArguments,
+async fn create_missing(
+    arguments: &ServeArguments,
     signals: &mut Signals,
-    created: &mut Vec<&'a Path>,
+    created: &mut Vec<Created>,
 ) -> Result<bool, Failure> {
     let Some(size) = arguments.create else { return Ok(true) };
     for path in &arguments.volumes {
-        let (is_new, folder) = (!path.exists(), path.clone());
-        let make = move || {
-            if is_new {
-                return mkfs::create(&folder, size);
-            }
-            if mkfs::is_unfinished(&folder) { mkfs::finish(&folder, size) } else { Ok(()) }
+        let wanted = MkfsArguments {
+            engine: arguments.engine.clone(),
+            policy: arguments.policy.clone(),
+            owner: arguments.owner,
+            mode: arguments.mode,
+            ..MkfsArguments::usual(path, size)
         };
-        signals.while_starting(elsewhere(make), || false).await??;
-        created.extend(is_new.then_some(path.as_path()));
+        let make = move || mkfs::create_missing(&wanted);
+        created.extend(signals.while_starting(elsewhere(make), || false).await??);
         if signals.is_end_asked() {
             return Ok(false);
         }

@@ -1,5 +1,7 @@
 //! Options for a new volume, and its description.
 
+use vfs::RootDirectory;
+
 /// Options for a new volume. The engine chooses a missing option, and refuses one that it has no
 /// use for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub struct MkfsOptions {
     pub reserve_percent: Option<u64>,
     /// Label of the volume, or none.
     pub label: String,
+    /// Owner and permissions of the root directory.
+    pub root: RootDirectory,
 }
 
 /// Description of a new volume. Features that its format lacks are absent.

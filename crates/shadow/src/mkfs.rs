@@ -16,7 +16,7 @@ use cow::format::snapshot::Snapshots;
 use cow::{FIRST, Head, Kind, Place, Pointer, ROOT, Run, Secret, Tree, UNIT, VERSION, sum};
 use namespace::NewFile;
 use runtime::{Random, Timestamp};
-use vfs::{Device, FileKind};
+use vfs::{Device, FileKind, RootDirectory};
 
 use crate::anchors;
 use crate::format::anchor::{Anchor, LABEL, Shape, begun};
@@ -43,11 +43,14 @@ pub struct MkfsOptions {
     pub reserve: u64,
     /// The volume's label.
     pub label: String,
+    /// Owner and permissions of the root directory.
+    pub root: RootDirectory,
 }
 
 impl Default for MkfsOptions {
     fn default() -> Self {
-        Self { block_size: 8 << 10, zone_size: None, reserve: 0, label: String::new() }
+        let (label, root) = Default::default();
+        Self { block_size: 8 << 10, zone_size: None, reserve: 0, label, root }
     }
 }
 
@@ -192,7 +195,7 @@ pub async fn mkfs(
     let generation = (random.next_u64() as u32).max(1);
     let volume = Volume { shape, label: options.label.clone(), anchor: ANCHORS };
     let reserve = options.reserve as u8; // it was checked
-    for (at, block) in first_update(volume, &secret, (generation, reserve), now) {
+    for (at, block) in first_update(volume, &secret, (generation, reserve), options.root, now) {
         write(at, &block).await?;
     }
     device.flush().await?;
@@ -211,6 +214,7 @@ fn first_update(
     volume: Volume,
     secret: &Secret,
     (generation, reserve): (u32, u8),
+    root: RootDirectory,
     now: Timestamp,
 ) -> Vec<(u64, Box<[u8; UNIT]>)> {
     let shape = volume.shape;
@@ -229,7 +233,8 @@ fn first_update(
     let names = put(Kind::NAMES, ROOT, 0, names);
     let mut inodes = Box::new([0; UNIT]);
     let (kind, device, verifier) = (FileKind::Directory, Device::default(), None);
-    let new = NewFile { kind, mode: 0o755, uid: 0, gid: 0, device, target: &[], verifier };
+    let RootDirectory { uid, gid, mode } = root;
+    let new = NewFile { kind, mode, uid, gid, device, target: &[], verifier };
     let mut facts = Facts::new(&new, generation, now);
     (facts.size, facts.units) = (chunk.len() as u64, 1);
     let record = Record::of_mut(&mut *inodes, ROOT);

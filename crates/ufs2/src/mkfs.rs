@@ -27,7 +27,7 @@ use directory::chunk::first_chunk;
 use directory::entry::CHUNK_SIZE;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use runtime::{Random, Timestamp};
-use vfs::FileKind;
+use vfs::{FileKind, RootDirectory};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -60,6 +60,8 @@ pub struct MkfsOptions {
     pub volume_name: String,
     /// Whether superblocks, groups and inodes have check hashes.
     pub check_hashes: bool,
+    /// Owner and permissions of the root directory.
+    pub root: RootDirectory,
 }
 
 impl Default for MkfsOptions {
@@ -72,6 +74,7 @@ impl Default for MkfsOptions {
             reserve_percent: 8,
             volume_name: String::new(),
             check_hashes: true,
+            root: RootDirectory::default(),
         }
     }
 }
@@ -130,7 +133,7 @@ pub async fn mkfs(
     }
     let sector = u64::from(target.logical_sector_size).max(SECTOR_SIZE);
     let Plan { geometry, superblock } = plan(target.size, sector, options)?;
-    let mut maker = Maker { device, geometry, superblock, now };
+    let mut maker = Maker { device, geometry, superblock, root: options.root, now };
     maker.name(random);
 
     let boot_sector = maker.read_boot_sector(sector).await?;
@@ -170,6 +173,7 @@ struct Maker<'a> {
     device: &'a dyn BlockDevice,
     geometry: Geometry,
     superblock: Superblock,
+    root: RootDirectory,
     now: Timestamp,
 }
 
@@ -305,7 +309,9 @@ impl Maker<'_> {
     }
 
     fn make_root(&self, inode: &mut Dinode) {
-        inode.mode.set(mode_of(FileKind::Directory, 0o755));
+        inode.mode.set(mode_of(FileKind::Directory, self.root.mode));
+        inode.uid.set(self.root.uid);
+        inode.gid.set(self.root.gid);
         inode.links.set(2);
         inode.size.set(CHUNK_SIZE as u64);
         inode.sectors.set(self.geometry.fragment_size / SECTOR_SIZE);

@@ -1,11 +1,16 @@
 //! Runs `duramen mkfs` as people do.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::serving::{Serving, put};
+use futures::executor::block_on;
+use nfs3_types::nfs3::GETATTR3args;
+
+use crate::common::serving::{Serving, good, put};
 use crate::common::{Folder, SmallHost, assert_clean, duramen, on, pause};
 
 #[test]
@@ -87,6 +92,94 @@ fn an_empty_folder_becomes_a_volume() {
 }
 
 #[test]
+fn a_folder_with_nothing_but_lost_and_found_becomes_a_volume() {
+    let folder = Folder::new();
+    let [made, served] = ["made", "served"].map(|name| folder.path(name));
+    for volume in [&made, &served] {
+        fs::create_dir_all(volume.join("lost+found")).expect("a new folder");
+    }
+    on("mkfs", &made, &["--size", "16M"]).good();
+    let serving = Serving::start(&[&served], &["--create", "16M"]);
+    put(&serving, "served", "letter", b"dear friend");
+    assert!(serving.stop().success());
+    for volume in [made, served] {
+        assert!(volume.join("lost+found").exists());
+        assert_clean(&volume.join("disk.img"));
+    }
+}
+
+#[test]
+fn the_parents_of_a_volume_are_made_with_it_and_removed_without_it() {
+    let folder = Folder::new();
+    let (top, volume) = (folder.path("a"), folder.path("a/b/data"));
+    on("mkfs", &volume, &["--size", "1"]).failed(1, "cannot be created");
+    let listen = ["--listen", "192.0.2.1:1"]; // no address of this machine
+    on("serve", &volume, &[&["--create", "16M"], &listen[..]].concat()).failed(1, "cannot listen");
+    assert!(!top.exists(), "nothing is left");
+    on("mkfs", &volume, &["--size", "16M"]).good();
+    for made in [&top, &folder.path("a/b"), &volume] {
+        assert_eq!(fs::metadata(made).expect("it is there").mode() & 0o777, 0o700);
+    }
+    let disks = ["one", "two"].map(|name| folder.path(name).display().to_string());
+    let words = ["--raid1", &disks[0], &disks[1], "--size", "16M"];
+    on("mkfs", &folder.path("c/d/data"), &words).good();
+}
+
+/// Owner and mode of the root directory of a served volume.
+fn root_of(serving: &Serving, name: &str) -> (u32, u32, u32) {
+    let (mut client, root) = serving.mount(name);
+    let attributes = block_on(client.getattr(&GETATTR3args { object: root })).expect("a reply");
+    let attributes = good(attributes).obj_attributes;
+    (attributes.uid, attributes.gid, attributes.mode)
+}
+
+#[test]
+fn the_root_directory_belongs_to_its_maker_or_to_the_one_that_is_named() {
+    let folder = Folder::new();
+    let [plain, named, served] = ["plain", "named", "served"].map(|name| folder.path(name));
+    on("mkfs", &plain, &["--size", "16M"]).good();
+    let root = ["--owner", "1000:100", "--mode", "1777"];
+    on("mkfs", &named, &[&["--size", "16M", "--engine", "shadow"], &root[..]].concat()).good();
+    let create = ["--create", "16M", "--policy", "sync"];
+    let serving = Serving::start(&[&served], &[&create, &root[..]].concat());
+    assert_eq!(root_of(&serving, "served"), (1000, 100, 0o1777));
+    assert!(serving.stop().success());
+    assert!(on("info", &served, &["--json"]).good().contains("\"policy\": \"sync\""));
+    let us = fs::metadata(&plain).expect("it is there");
+    let serving = Serving::start(&[&plain, &named], &[]);
+    assert_eq!(root_of(&serving, "plain"), (us.uid(), us.gid(), 0o755));
+    assert_eq!(root_of(&serving, "named"), (1000, 100, 0o1777));
+    assert!(serving.stop().success());
+    for (option, value) in [("--owner", "root:root"), ("--owner", "1000"), ("--mode", "999")] {
+        let words = ["--size", "16M", option, value];
+        let refused = on("mkfs", &folder.path("no"), &words);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.errors.contains("such as "), "{refused:?}");
+        assert_eq!(on("serve", &plain, &[option, "1:1"]).code, 2, "without --create");
+    }
+}
+
+#[test]
+fn a_volume_that_is_there_is_served_as_it_is_and_its_differences_are_said() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "16M"]).good();
+    let said = |more: &[&str]| {
+        let mut serving = Serving::start_saying(&[&volume], more, &[], Stdio::piped());
+        let mut said = serving.standard_error().expect("it was asked for");
+        assert!(serving.stop().success());
+        let mut words = String::new();
+        said.read_to_string(&mut words).expect("text");
+        words
+    };
+    let words = said(&["--create", "32M", "--policy", "sync"]);
+    assert!(words.contains("with 16 MiB and not 32 MiB: it is served as it is"), "{words}");
+    assert!(words.contains("with log and not sync: it is served as it is"), "{words}");
+    let words = said(&["--create", "16M"]);
+    assert!(!words.contains("is there already"), "{words}");
+}
+
+#[test]
 fn a_bare_image_has_nothing_beside_it() {
     let folder = Folder::new();
     let image = folder.path("disk.img");
@@ -161,7 +254,7 @@ fn a_run_that_fails_leaves_nothing_behind() {
     on("mkfs", &folder.path("tiny"), &["--size", "64K"]).failed(1, "too small");
     on("mkfs", &folder.path("odd"), &["--size", "1000"]).failed(1, "multiple of 512");
     on("mkfs", &folder.path("bare"), &["--bare", "--size", "64K"]).failed(1, "too small");
-    on("mkfs", &folder.path("no/such/place"), &["--size", "16M"]).failed(1, "no/such/place");
+    on("mkfs", Path::new("/dev/null/place"), &["--size", "16M"]).failed(1, "/dev/null/place");
     on("mkfs", &folder.path("d"), &["--size", "16M", "--label", "a b"]).failed(1, "volume name");
     on("mkfs", &folder.path("d"), &["--size", "16M", "--block-size", "5K"]).failed(1, "block size");
     assert_eq!(fs::read_dir(folder.path("")).expect("a folder").count(), 0);

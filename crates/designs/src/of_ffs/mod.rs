@@ -157,6 +157,7 @@ impl MkfsOptions {
             bytes_per_inode: self.bytes_per_inode,
             reserve_percent: self.reserve_percent.unwrap_or(usual.reserve_percent),
             volume_name: self.label.clone(),
+            root: self.root,
             ..usual
         }
     }

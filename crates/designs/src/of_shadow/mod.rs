@@ -152,7 +152,8 @@ fn options_for(sector: u32, options: &MkfsOptions) -> Result<shadow::MkfsOptions
     let usual = shadow::MkfsOptions::default();
     let block_size = block_size.unwrap_or(usual.block_size);
     let reserve = options.reserve_percent.unwrap_or(usual.reserve);
-    Ok(shadow::MkfsOptions { block_size, zone_size, reserve, label: options.label.clone() })
+    let (label, root) = (options.label.clone(), options.root);
+    Ok(shadow::MkfsOptions { block_size, zone_size, reserve, label, root })
 }
 
 fn plan(size: u64, sector: u32, options: &MkfsOptions) -> Result<(), Refused> {

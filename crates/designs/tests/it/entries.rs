@@ -3,13 +3,14 @@
 
 use std::rc::Rc;
 
+use block::BlockDevice;
 use designs::{
     CheckOptions, DESIGNS, Design, DiskRole, Disks, Found, LogUse, MkfsOptions, OpenOptions, Opened,
 };
 use journal::format::SMALLEST;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
-use vfs::{CreateHow, Name, Requester, SetAttributes};
+use vfs::{CreateHow, Name, Requester, RootDirectory, SetAttributes};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
@@ -92,6 +93,33 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
             found.expect("running").into_inner().result.expect("what was answered is there");
             files.shutdown().await.expect("it stops");
         });
+    }
+}
+
+#[test]
+fn the_root_directory_of_a_new_volume_has_the_given_owner_and_mode() {
+    let given = RootDirectory { uid: 1000, gid: 100, mode: 0o1777 };
+    for &design in DESIGNS.all() {
+        for root in [RootDirectory::default(), given] {
+            let executor = Executor::new(1);
+            let disks = disks(&executor, design);
+            executor.block_on(async {
+                let options = MkfsOptions { root, ..MkfsOptions::default() };
+                let (work, runtime) = (design.work(), executor.runtime());
+                let made = (work.make)(&*disks[0], &options, &*runtime.random, NOW).await;
+                made.unwrap_or_else(|error| panic!("{design:?}: {error}"));
+                let files = open(design, &disks, &executor).await.files;
+                let attributes = files.getattr(files.root()).await.open().await;
+                let attributes = attributes.expect("running").into_inner().expect("a root");
+                assert_eq!(RootDirectory::from(attributes), root, "{design:?}");
+                files.shutdown().await.expect("it stops");
+                let options = CheckOptions::default();
+                let at_rest: Rc<dyn BlockDevice> = Disk::new(&executor, disks[0].contents());
+                let report = (work.check)(&at_rest, None, &runtime, &options, &mut |_| ()).await;
+                let findings = report.expect("it can be checked").findings;
+                assert_eq!(findings.total(), 0, "{design:?}: {findings:?}");
+            });
+        }
     }
 }
 

@@ -197,7 +197,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_written() {
     let place = Place::new(3);
     let small = place.folder.path("small");
     File::create(&small).and_then(|file| file.set_len(SIZE / 2)).expect("it is sparse");
-    let nowhere = place.folder.path("nowhere").join("data");
+    let nowhere = Path::new("/dev/null/data");
     let held = || place.disks.iter().map(|disk| fs::read(disk).expect("it is ours"));
     let refused = |volume: &Path, more: &[&str], why: &str| {
         let before: Vec<Vec<u8>> = held().collect();
@@ -209,7 +209,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_written() {
     refused(&place.volume, &["--spare", text(&small)], "stripes");
     refused(&place.volume, &["--log-size", "1G"], "no room for a log");
     refused(&place.volume, &["--fragment-size", "8K", "--block-size", "4K"], "fragment");
-    refused(&nowhere, &[], "cannot create");
+    refused(nowhere, &[], "cannot create");
     assert!(!place.volume.exists());
     place.mkfs("--raid5", &[]).good();
     let state = || fs::read(place.volume.join("set.state")).expect("it is there");

@@ -64,6 +64,7 @@ async fn grow(executor: &Executor, disk: Rc<Disk>, is_cut: bool) {
         block_size: UNIT as u64,
         zone_size: Some(64 << 10),
         label: "garden".to_owned(),
+        ..MkfsOptions::default()
     };
     let (runtime, now) = (executor.runtime(), Timestamp { seconds: 1_800_000_000, nanoseconds: 5 });
     mkfs(&*disk, &made, &*runtime.random, now).await.expect("the disk holds it");
