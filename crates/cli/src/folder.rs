@@ -40,13 +40,13 @@ pub(crate) fn remove_empty(folders: &[PathBuf]) {
     folders.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
 }
 
-/// Creates the temporary file that replaces another file once it is written. A temporary file that
-/// a cut left behind is removed first. Anything else of this name is refused: opening a FIFO would
-/// block, and a link may lead to a file of another user.
+/// Creates the temporary file that replaces another file once it is written; only this user may
+/// access it. A temporary file that a cut left behind is removed first. Anything else of this name
+/// is refused: opening a FIFO would block, and a link may lead to a file of another user.
 ///
 /// # Errors
 /// The operating system's error, or the refusal.
-pub(crate) fn make_temporary(path: &Path, mode: u32) -> io::Result<File> {
+pub(crate) fn make_temporary(path: &Path) -> io::Result<File> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -56,7 +56,7 @@ pub(crate) fn make_temporary(path: &Path, mode: u32) -> io::Result<File> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    File::options().write(true).create_new(true).mode(mode).open(path)
+    File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Maximum number of links in a chain, as on Linux.

@@ -89,9 +89,10 @@ fn ask(volume: &Volume, socket: &Path) -> Result<Option<Info>, Failure> {
     Ok(Some(info))
 }
 
-/// Answers `GET /v1/info` for a volume. `found` is the result of its opening. The disks of a set
-/// are not read beside the server that writes to them.
-pub(crate) fn served(volume: &Volume, found: Found) -> control::Info {
+/// Answers `GET /v1/info` for a volume. `found` is the result of its opening, `configuration` the
+/// server's file. The disks of a set are not read beside the server that writes to them.
+pub(crate) fn served(volume: &Volume, found: Found, configuration: Option<&Path>) -> control::Info {
+    let configuration = configuration.map(|path| real_place(path).display().to_string());
     let whole = Volume {
         path: real_place(&volume.path),
         disk_path: real_place(&volume.disk_path),
@@ -102,6 +103,7 @@ pub(crate) fn served(volume: &Volume, found: Found) -> control::Info {
         let live = serde_json::from_value(live).map_err(|error| error.to_string())?;
         let known = whole.settings.raid.as_ref().map(|_| &found);
         let info = Info::of_served(&whole, known, live).map_err(|failure| failure.to_string())?;
-        Ok(json(&info) + "\n")
+        let (pid, configuration) = (Some(std::process::id()), configuration.clone());
+        Ok(json(&Info { pid, configuration, ..info }) + "\n")
     })
 }

@@ -164,7 +164,7 @@ pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
         if path.exists() && !is_void(path).unwrap_or(false) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let mut file = make_temporary(new, 0o600)?;
+        let mut file = make_temporary(new)?;
         let filled = fill(&mut file, size.min(NEW), || ()).and_then(|()| fs::rename(new, path));
         filled.inspect_err(|_| drop(fs::remove_file(new)))
     };

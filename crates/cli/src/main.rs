@@ -21,6 +21,7 @@ mod calendar;
 mod choice;
 mod engine;
 mod error_counts;
+mod exports;
 mod failure;
 mod folder;
 mod found;
@@ -138,6 +139,9 @@ enum Command {
     /// Create, list, delete and roll back to snapshots
     #[command(after_long_help = snapshots::HELP)]
     Snapshot(snapshots::SnapshotArguments),
+    /// List or change the clients that may use a volume
+    #[command(after_long_help = exports::HELP)]
+    Exports(exports::ExportsArguments),
     /// Benchmark an NFS server: this one or any other
     #[command(after_long_help = bench::after_help())]
     Bench(bench::BenchArguments),
@@ -197,6 +201,7 @@ fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
             let output = &mut *output;
             async move { snapshots::run(arguments, output, &runtime).await }
         }),
+        Command::Exports(arguments) => exports::run(arguments, output),
         Command::Bench(arguments) => bench::run(arguments, output),
     };
     match result.and_then(|()| Ok(output.flush()?)) {

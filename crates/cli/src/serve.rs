@@ -221,7 +221,7 @@ async fn open_and_serve(
                     volume: name.clone(),
                     socket,
                     live,
-                    info: info::served(&volume, found),
+                    info: info::served(&volume, found, settings.file.as_deref()),
                     nvram: front::act(front.filter(|_| orders.is_some()), jobs.clone(), runtime),
                     jobs,
                     scrub: scrubs.begin(),
@@ -397,7 +397,7 @@ fn refuse_twins(found: &[Named]) -> Result<(), Failure> {
 
 /// Name of a volume's export: the last component of its path, without the `.img` of an image. A
 /// link counts by its own name, not by that of its target.
-fn export_name(path: &Path) -> Result<String, Failure> {
+pub(crate) fn export_name(path: &Path) -> Result<String, Failure> {
     let whole = match path.file_name() {
         Some(_) => path.to_owned(),
         // A path such as '.' takes its name from its canonical path.

@@ -274,8 +274,8 @@ pub(crate) fn write_settings(folder: &Path, settings: &Settings) -> Result<(), F
 }
 
 /// Replaces the content of a file atomically, through a file of another name. The file keeps its
-/// mode, and its owner if the process may give files away. Of a link the target is replaced,
-/// through a file in the folder of the target.
+/// mode, and its owner if the process may give files away; a new file is its owner's alone. A
+/// link stays, and its target is replaced, through a file in the folder of the target.
 pub(crate) fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Failure> {
     let place = real_place(path);
     let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
@@ -290,8 +290,7 @@ pub(crate) fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Fai
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(source) => return Err(failed(source)),
     };
-    let mut file =
-        make_temporary(new, if old.is_some() { 0o600 } else { 0o666 }).map_err(failed)?;
+    let mut file = make_temporary(new).map_err(failed)?;
     let mut write = || {
         file.write_all(content)?;
         if let Some(old) = &old {

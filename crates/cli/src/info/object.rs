@@ -24,6 +24,12 @@ pub(super) struct Info {
     pub(super) free_bytes: u64,
     pub(super) state: State,
     pub(super) durability: Option<String>,
+    /// Process ID of the server.
+    #[serde(default)]
+    pub(super) pid: Option<u32>,
+    /// Absolute path of the server's configuration.
+    #[serde(default)]
+    pub(super) configuration: Option<String>,
     pub(super) softdep: Option<Softdep>,
     pub(super) shadow: Option<Shadow>,
     pub(super) reclaim: Option<Reclaim>,
@@ -160,6 +166,8 @@ fn gather(volume: &Volume, found: &Found) -> Info {
         },
         missing_bytes: found.missing,
         durability: None,
+        pid: None,
+        configuration: None,
         softdep: None,
         shadow: None,
         reclaim: None,

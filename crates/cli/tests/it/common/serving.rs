@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use futures::executor::block_on;
 use nfs3_client::io::{AsyncRead, AsyncWrite};
@@ -16,6 +17,8 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::rpc::{auth_unix, opaque_auth};
 use nfs3_types::xdr_codec::Opaque;
+
+use crate::common::pause;
 
 /// A server that has reported that it is ready.
 pub(crate) struct Serving {
@@ -103,6 +106,13 @@ impl Serving {
         let mut mount = MountClient::new(stream);
         let path = format!("/{name}");
         block_on(mount.mnt(dirpath(Opaque::borrowed(path.as_bytes())))).is_err()
+    }
+
+    /// Waits for something that it does by itself.
+    pub(crate) fn until(&self, is_done: impl Fn() -> bool) {
+        while !is_done() {
+            pause(Duration::from_millis(20));
+        }
     }
 
     /// Sends SIGTERM and waits for the end.
