@@ -411,6 +411,9 @@ async fn return_to(
         members.call_out_missing();
     }
     let failed = |_| if members.gave_up() { OpenError::Full } else { OpenError::Failed };
+    // A process that was killed may have left unflushed writes. The label in force may be one of
+    // them: it is durable before the other copy is written.
+    members.flush().await;
     members.settled(Verb::Write).await.map_err(failed)?;
     let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
     let accepts_unread = options.is_meant || options.accepts_loss;

@@ -60,8 +60,6 @@ pub(crate) async fn recover(
     if label.layout.level == Level::Striped {
         return log((1, 0), 0).await;
     }
-    // A process that was killed may have left unflushed writes.
-    members.flush().await;
     let found = read_records(members, size, options).await?;
     let failed = |_| if members.gave_up() { OpenError::Full } else { OpenError::Failed };
     let settle = async || members.settled(Verb::Write).await.map_err(failed);
