@@ -15,12 +15,13 @@ use runtime::sync::{Lock, Signal};
 
 use crate::directory::{Buffer, Directory, Entry};
 use crate::flushes::Flushes;
-use crate::format::{BLOCK, Header, Id, LABEL, Label, Layout, SECTOR, sum};
+use crate::format::{BLOCK, Header, Id, Label, Layout, SECTOR, sum};
 use crate::health::Health;
+use crate::labels::{label_of, write_labels};
 use crate::pairing::Partner;
 use crate::planted::{Bug, is_planted};
 use crate::status::Counts;
-use crate::twin::{Twin, label_of};
+use crate::twin::Twin;
 
 /// Blocks that are written to the NVRAM at once.
 pub(crate) const AT_ONCE: u64 = 16;
@@ -388,6 +389,7 @@ impl Cache {
             // A reading of the battery may have woken the keeper.
             self.rest().await;
             self.directory.borrow_mut().clear();
+            self.refused.borrow_mut().clear();
         }
         Ok(())
     }
@@ -439,6 +441,7 @@ impl Cache {
             partner.give_up().await.inspect_err(|error| self.fail(error))?;
         }
         self.directory.borrow_mut().clear();
+        self.refused.borrow_mut().clear();
         self.is_retired.set(true);
         Ok(())
     }
@@ -496,25 +499,4 @@ impl Cache {
 /// The error where sectors are lost that nothing else has.
 fn lost() -> IoError {
     IoError::new(Verb::Write, 0, SECTOR, ErrorKind::InvalidData)
-}
-
-/// Writes both copies of a label, the second when the first is durable. If the second one is
-/// damaged it comes first, so that a cut leaves a whole one.
-pub(crate) async fn write_labels(
-    memory: &dyn BlockDevice,
-    layout: &Layout,
-    label: &Label,
-) -> Result<(), IoError> {
-    let mut labels = layout.labels();
-    let second = memory.read(labels[1], Memory::unfilled(LABEL as usize)).await;
-    let is_whole = second.is_ok_and(|bytes| Label::decode(&bytes).is_ok());
-    if !is_whole && !is_planted(Bug::FirstLabelFirst) {
-        labels.reverse();
-    }
-    for at in labels {
-        let bytes = vec![Memory::copied(&label.encode()).freeze()];
-        memory.write(at, bytes, Durability::Plain).await?;
-        memory.flush().await?;
-    }
-    Ok(())
 }

@@ -15,14 +15,14 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use block::{Durability, IoError, Verb};
+use block::{Buffer as Memory, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::join_all;
 
 use crate::cache::Cache;
 use crate::directory::{Buffer, Entry};
-use crate::format::{BLOCK, MARKS, SECTOR, encode_marks};
+use crate::format::{BLOCK, MARKS, SECTOR, encode_marks, marks_in};
 use crate::planted::{Bug, is_planted};
 use crate::reading::runs;
 
@@ -155,11 +155,23 @@ impl Cache {
         true
     }
 
-    async fn write_marks(&self, buffers: &[Buffer]) -> Result<(), IoError> {
+    /// Writes the void marks of these buffers durably.
+    pub(crate) async fn write_marks(&self, buffers: &[Buffer]) -> Result<(), IoError> {
         let mut sectors: Vec<u64> = buffers.iter().map(|buffer| buffer / MARKS).collect();
         sectors.sort_unstable();
         sectors.dedup();
-        self.write_mark_sectors(&sectors, [0, 1]).await
+        let seconds = sectors.iter().map(|&sector| async move {
+            let room = Memory::unfilled(SECTOR as usize);
+            let read = self.memory.read(self.layout.map(sector)[1], room).await;
+            read.is_ok_and(|bytes| marks_in(&bytes, &self.id).is_some())
+        });
+        let are_whole = join_all(seconds).await;
+        let with = |is_whole: bool| {
+            let both = sectors.iter().zip(&are_whole).filter(move |(_, it)| **it == is_whole);
+            both.map(|(sector, _)| *sector).collect::<Vec<u64>>()
+        };
+        self.write_mark_sectors(&with(true), [0, 1]).await?;
+        self.write_mark_sectors(&with(false), [1, 0]).await
     }
 
     /// Writes sectors of the void map durably: one copy of each, and then the other, so that a cut

@@ -103,7 +103,14 @@ pub(crate) struct Directory {
     /// Blocks of which no caller has heard that they are durable: the first and the last of such
     /// writes.
     owed: BTreeMap<u64, [u64; 2]>,
+    /// Torn entries that recovery has found, until the start has voided them.
+    torn: Vec<Buffer>,
+    /// One of them is unknown: until then nothing above this sequence counts as durable.
+    hidden: Option<u64>,
 }
+
+/// The place of an entry that nobody knows.
+pub(crate) const NOWHERE: u64 = u64::MAX;
 
 impl Directory {
     /// An empty one.
@@ -132,6 +139,8 @@ impl Directory {
             unflushed: BTreeMap::new(),
             heard: 0,
             owed: BTreeMap::new(),
+            torn: Vec::new(),
+            hidden: None,
         }
     }
 
@@ -156,14 +165,36 @@ impl Directory {
         self.open.extend(slot.entry.map(|entry| entry.sequence));
     }
 
-    /// Recovery has found a torn entry: its buffer is stale.
-    pub(crate) fn recover_torn(&mut self, buffer: Buffer, place: u64, sequence: u64) {
+    /// Recovery has found a torn entry: its buffer is stale. If its block is unknown, nothing says
+    /// more than that everything up to `durable` was durable before the entry is void.
+    pub(crate) fn recover_torn(
+        &mut self,
+        (buffer, place, sequence): (Buffer, u64, u64),
+        durable: u64,
+    ) {
         self.free.retain(|it| *it != buffer);
         *self.held.entry(place).or_default() += 1;
         self.open.insert(sequence);
         let slot = &mut self.slots[buffer as usize];
         slot.entry = Some(Entry { place, sequence, mask: 0, lost: 0, data_sum: 0 });
         self.make_stale(buffer);
+        self.torn.push(buffer);
+        if place == NOWHERE && !is_planted(Bug::HastyMarks) {
+            self.hidden = Some(durable);
+        }
+    }
+
+    /// Torn entries become void: their marks are written now.
+    pub(crate) fn begin_voiding_torn(&mut self) -> Vec<Buffer> {
+        let torn = std::mem::take(&mut self.torn);
+        torn.iter().for_each(|&buffer| self.void_now(buffer));
+        torn
+    }
+
+    /// They are void.
+    pub(crate) fn voided_torn(&mut self, torn: &[Buffer]) {
+        self.voided(torn);
+        self.hidden = None;
     }
 
     /// The sequence of the next entry.
@@ -173,7 +204,8 @@ impl Directory {
 
     /// All entries up to this sequence are durable, or void.
     pub(crate) fn durable(&self) -> u64 {
-        self.open.first().map_or(self.next_sequence, |first| *first) - 1
+        let open = self.open.first().map_or(self.next_sequence, |first| *first) - 1;
+        self.hidden.map_or(open, |hidden| hidden.min(open))
     }
 
     pub(crate) fn buffers(&self) -> u64 {

@@ -314,6 +314,12 @@ pub fn decode_marks(bytes: &[u8], id: &Id) -> Option<([u64; MARKS as usize], u64
     (is_whole && raw.id == *id).then(|| (raw.void.map(U64::get), raw.durable.get()))
 }
 
+/// The marks of a sector of the map. One that was never written has none.
+pub(crate) fn marks_in(bytes: &[u8], id: &Id) -> Option<([u64; MARKS as usize], u64)> {
+    let is_new = bytes.iter().all(|&byte| byte == 0);
+    if is_new { Some(([0; MARKS as usize], 0)) } else { decode_marks(bytes, id) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,12 +8,12 @@
 //! The memory may be two, each with everything: the volume goes on with either.
 //!
 //! Layers, from the bottom: `format`, the bytes; [`pairing`], which NVRAM goes with which volume,
-//! and [`meeting`], which of two; `flushes`, one at a time; `timed`, one that may hang in a start,
-//! and `twin`, two as one; `directory`, which buffer holds which block, and which may be used
-//! again; `cache`, what they all share; `writing` and `reading`; `destage`, the task that brings
-//! blocks below; [`health`], readings of the battery, and `distrust`, what follows from a bad one;
-//! `recovery`, which entries hold after a crash; [`make`], [`look`] and [`open`], and the same for
-//! two; and [`Nvram`], the device and its states.
+//! and [`meeting`], which of two; `labels`, both copies of one; `flushes`, one at a time; `timed`,
+//! one that may hang in a start, and `twin`, two as one; `directory`, which buffer holds which
+//! block, and which may be used again; `cache`, what they all share; `writing` and `reading`;
+//! `destage`, the task that brings blocks below; [`health`], readings of the battery, and
+//! `distrust`, what follows from a bad one; `recovery`, which entries hold after a crash; [`make`],
+//! [`look`] and [`open`], and the same for two; and [`Nvram`], the device and its states.
 //!
 //! Invariants:
 //! 1. What was answered as durable is in the memory, or durable below.
@@ -35,6 +35,7 @@ mod errors;
 mod flushes;
 pub mod format;
 pub mod health;
+mod labels;
 pub mod meeting;
 mod opening;
 mod opening_two;

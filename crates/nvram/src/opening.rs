@@ -6,11 +6,12 @@ use block::{BlockDevice, Buffer as Memory, Durability};
 use runtime::Runtime;
 
 use crate::Nvram;
-use crate::cache::{Cache, write_labels};
+use crate::cache::Cache;
 use crate::destage;
 use crate::errors::OpenError;
 use crate::flushes::Flushed;
 use crate::format::{BadLabel, Id, LABEL, Label, Layout, SECTOR};
+use crate::labels::write_labels;
 use crate::pairing::{Meeting, Pairing, Partner, Record};
 use crate::planted::{Bug, is_planted};
 use crate::recovery::{Recovered, recover, write_again};
@@ -126,8 +127,8 @@ async fn open_at(
 ) -> Result<(Nvram, Recovered), OpenError> {
     check_size(&*below, &label)?;
     let layout = Layout { size: memory.geometry().size, buffers: label.buffers };
-    let recovery = recover(std::slice::from_ref(&memory), None, &layout, &label).await?;
-    write_again(&memory, &layout, &recovery.unproven).await?;
+    let mut recovery = recover(std::slice::from_ref(&memory), None, &layout, &label).await?;
+    write_again(&memory, &layout, &mut recovery).await;
     let memory = Rc::new(Flushed::new(memory));
     begin(Cache::new(below, memory, runtime, label, recovery.directory), recovery.rest, generation)
         .await
@@ -153,9 +154,9 @@ pub(crate) async fn begin(
     let [first, second] = torn_marks;
     cache.write_mark_sectors(&first, [0, 1]).await?;
     cache.write_mark_sectors(&second, [1, 0]).await?;
-    if recovered.torn > 0 {
-        cache.void_some(None).await;
-    }
+    let torn = cache.directory.borrow_mut().begin_voiding_torn();
+    cache.write_marks(&torn).await?;
+    cache.directory.borrow_mut().voided_torn(&torn);
     let durable = cache.directory.borrow().durable();
     let label = Label { generation, durable, is_begun: false, ..cache.label.get() };
     cache.write_label(label).await?;

@@ -10,17 +10,18 @@ use futures::future::{join, join_all};
 use runtime::Runtime;
 
 use crate::Nvram;
-use crate::cache::{Cache, write_labels};
+use crate::cache::Cache;
 use crate::errors::OpenError;
 use crate::flushes::Flushed;
 use crate::format::{BLOCK, BadLabel, Id, Label, Layout};
+use crate::labels::{label_of, write_labels};
 use crate::meeting::{Assembly, Role};
 use crate::opening::{begin, begin_with, check_size, first_label, layout_of, look, make_with};
 use crate::pairing::{Meeting, Pairing, Record, Unpaired};
 use crate::planted::{Bug, is_planted};
 use crate::recovery::{Recovered, Repair, recover, write_again};
 use crate::timed::Timed;
-use crate::twin::{Copy, Fitted, Joined, Twin, label_of};
+use crate::twin::{Copy, Fitted, Joined, Twin};
 
 /// One of two memories as a volume finds it.
 #[derive(Clone)]
@@ -185,11 +186,11 @@ pub async fn open_two(
     let source = behind.as_ref().and_then(|found| fitted(&found.memory, &layout).ok());
     let source = source.map(|source| Timed::new(source, &runtime));
     let elsewhere = source.as_ref().map(|source| source as &dyn BlockDevice);
-    let recovery = recover(&all, elsewhere, &layout, &label).await?;
+    let mut recovery = recover(&all, elsewhere, &layout, &label).await?;
     let [memory, log] = split(Rc::new(twin.clone()), layout.size).map(|it| Rc::new(it) as Copy);
     if !is_planted(Bug::UnequalTwins) {
-        repair(&twin, recovery.repairs).await?;
-        write_again(&memory, &layout, &recovery.unproven).await?;
+        repair(&twin, std::mem::take(&mut recovery.repairs)).await?;
+        write_again(&memory, &layout, &mut recovery).await;
     }
     let mut cache = Cache::new(below, memory, runtime, label, recovery.directory);
     cache.twin = Some(twin.clone());

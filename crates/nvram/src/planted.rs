@@ -59,6 +59,8 @@ planted::bugs! {
     TwinMarks,
     /// A block for which there is room below counts as refused if another one is.
     AnyRefusal,
+    /// What is durable is said while a torn entry is unknown.
+    HastyMarks,
     /// The first label is written first though the second one is damaged.
     FirstLabelFirst,
     /// Pinned blocks go below as all others do.

@@ -31,8 +31,8 @@ use block::{BlockDevice, Buffer as Memory, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::future::join_all;
 
-use crate::directory::{Buffer, Directory, Entry};
-use crate::format::{BLOCK, Header, Id, Label, Layout, MARKS, SECTOR, SLOT, decode_marks, sum};
+use crate::directory::{Buffer, Directory, Entry, NOWHERE};
+use crate::format::{BLOCK, Header, Id, Label, Layout, MARKS, SECTOR, SLOT, marks_in, sum};
 use crate::planted::{Bug, is_planted};
 
 /// Buffers that are read at once.
@@ -57,33 +57,45 @@ pub(crate) struct Recovery {
     /// Bytes that one memory lacks and the other has.
     pub(crate) repairs: Vec<Repair>,
     /// Buffers that are believed, and of which nothing says that they were durable.
-    pub(crate) unproven: Vec<Buffer>,
+    pub(crate) unproven: Vec<(Buffer, Entry)>,
 }
 
-/// Writes buffers again as they are: a call that failed before a kill may have left them in a cache
+/// Writes entries again as they are: a call that failed before a kill may have left them in a cache
 /// of which no later flush promises anything. A cut leaves a whole one, or a torn one, as before. A
-/// header that cannot be read becomes like the other.
+/// header that cannot be read becomes like the other. Nothing rests on an entry that cannot be read
+/// or written.
 pub(crate) async fn write_again(
     memory: &Rc<dyn BlockDevice>,
     layout: &Layout,
-    buffers: &[Buffer],
-) -> Result<(), IoError> {
-    if is_planted(Bug::StrandedEntries) {
-        return Ok(());
-    }
-    for &buffer in buffers {
-        let (mut slot, unread) = read_slots(memory, layout, buffer, 1).await;
-        match &unread[..] {
-            [Some(_), .., None] => slot.copy_within(TAIL.., 0),
-            [None, .., Some(_)] => slot.copy_within(..HEAD, TAIL),
-            _ => {}
+    recovery: &mut Recovery,
+) {
+    for (buffer, entry) in std::mem::take(&mut recovery.unproven) {
+        let is_done = is_planted(Bug::StrandedEntries)
+            || write_one_again(memory, layout, buffer, &entry).await;
+        if !is_done {
+            recovery.directory.doubt(buffer);
         }
-        let data = unread[1..SECTORS - 1].iter().flatten().next();
-        data.map_or(Ok(()), |error| Err(error.clone()))?;
-        let at = layout.slot(buffer);
-        memory.write(at, vec![slot.freeze()], Durability::Plain).await?;
     }
-    Ok(())
+}
+
+/// Whether it was whole, and is written.
+async fn write_one_again(
+    memory: &Rc<dyn BlockDevice>,
+    layout: &Layout,
+    buffer: Buffer,
+    entry: &Entry,
+) -> bool {
+    let (mut slot, unread) = read_slots(memory, layout, buffer, 1).await;
+    match &unread[..] {
+        [Some(_), .., None] => slot.copy_within(TAIL.., 0),
+        [None, .., Some(_)] => slot.copy_within(..HEAD, TAIL),
+        _ => {}
+    }
+    if !is_data_read(&unread) || sum(&slot[HEAD..TAIL]) != entry.data_sum {
+        return false;
+    }
+    let at = layout.slot(buffer);
+    memory.write(at, vec![slot.freeze()], Durability::Plain).await.is_ok()
 }
 
 /// Bytes that one of two memories lacks.
@@ -185,19 +197,16 @@ pub(crate) async fn recover(
         found.iter_mut().for_each(|(buffer, entry)| entry.sequence = last - *buffer);
     }
     (recovered.dirty, recovered.rotten) = count(&found);
-    let late = found.iter().filter(|(_, entry)| entry.sequence > durable).map(|found| found.0);
-    let unproven = late.filter(|buffer| !unsure.contains(buffer)).collect();
+    let late = found.iter().filter(|(_, entry)| entry.sequence > durable);
+    let unproven = late.filter(|found| !unsure.contains(&found.0)).copied().collect();
     recovered.torn = torn.len() as u64;
     directory.recover(&void, found);
     if !is_planted(Bug::UnreadIsDurable) {
         unsure.into_iter().for_each(|buffer| directory.doubt(buffer));
     }
-    torn.into_iter().for_each(|(buffer, place, last)| directory.recover_torn(buffer, place, last));
+    torn.into_iter().for_each(|torn| directory.recover_torn(torn, durable));
     Ok(Recovery { directory, rest: (recovered, torn_marks), repairs, unproven })
 }
-
-/// The place of an entry that nobody knows.
-const NOWHERE: u64 = u64::MAX;
 
 /// The contents of all buffers.
 struct Buffers {
@@ -443,12 +452,6 @@ struct Marks {
     torn: [Vec<u64>; 2],
 }
 
-/// The marks of a sector of the map. One that was never written has none.
-fn marks_in(bytes: &[u8], id: &Id) -> Option<([u64; MARKS as usize], u64)> {
-    let is_new = bytes.iter().all(|&byte| byte == 0);
-    if is_new { Some(([0; MARKS as usize], 0)) } else { decode_marks(bytes, id) }
-}
-
 async fn read_map(
     copies: &[Rc<dyn BlockDevice>],
     layout: &Layout,
@@ -474,8 +477,10 @@ async fn read_map(
             return Err(IoError::new(Verb::Read, places[0], SECTOR, ErrorKind::InvalidData));
         }
         if found.iter().any(|copy| *copy != found[0]) {
+            // The copies of all memories are written at once: one that is whole comes last.
+            let has_first = found.iter().step_by(2).any(Option::is_some);
             let has_second = found.iter().skip(1).step_by(2).all(Option::is_some);
-            marks.torn[usize::from(!has_second)].push(sector);
+            marks.torn[usize::from(has_first && !has_second)].push(sector);
         }
         for (found, durable) in found.into_iter().flatten() {
             marks.durable = marks.durable.max(durable);

@@ -35,6 +35,7 @@ use runtime::sync::{Lock, Signal};
 use runtime::{Instant, Runtime};
 
 use crate::format::{LABEL, Label, Layout, SECTOR};
+use crate::labels::{label_of, places_of_labels};
 use crate::planted::{Bug, is_planted};
 use crate::status::TwinState;
 
@@ -182,16 +183,32 @@ impl Twin {
         label: &Label,
         holds: impl Fn() -> bool,
     ) -> Result<(), IoError> {
-        for at in layout.labels() {
+        let mut places = [layout.labels(); 2];
+        for (number, copy) in self.copies() {
+            let (is_due, layout) = (Rc::new(Cell::new(true)), *layout);
+            let asked = async move { Ok::<_, IoError>(places_of_labels(&*copy, &layout).await) };
+            if let Some(Ok(found)) = self.while_in(number, asked.boxed_local(), &is_due).await {
+                places[number] = found;
+            }
+        }
+        for turn in [0, 1] {
             if !holds() {
                 return Ok(());
             }
-            let label = *label;
-            let write = move |number: usize, copy: &Copy| {
-                let bytes = label_of(&label, number).encode();
-                copy.write(at, vec![Memory::copied(&bytes).freeze()], Durability::Plain)
-            };
-            self.run(Verb::Write, at..at + LABEL, write).await?;
+            for at in layout.labels() {
+                if places.iter().all(|order| order[turn] != at) {
+                    continue;
+                }
+                let label = *label;
+                let write = move |number: usize, copy: &Copy| {
+                    if places[number][turn] != at {
+                        return async { Ok(()) }.boxed_local();
+                    }
+                    let bytes = label_of(&label, number).encode();
+                    copy.write(at, vec![Memory::copied(&bytes).freeze()], Durability::Plain)
+                };
+                self.run(Verb::Write, at..at + LABEL, write).await?;
+            }
             self.flush().await?;
         }
         Ok(())
@@ -452,11 +469,6 @@ impl Twin {
         }
         Err(failed)
     }
-}
-
-/// The label of one of the two.
-pub(crate) fn label_of(label: &Label, number: usize) -> Label {
-    Label { twin: number as u8 + 1, ..*label }
 }
 
 /// The chunks that a range touches.

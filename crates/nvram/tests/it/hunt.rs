@@ -403,6 +403,42 @@ fn nothing_rests_on_an_entry_that_could_not_be_read_and_is_torn() {
     }
 }
 
+/// The same, with its second header gone and a sector of the map whose copies differ, where so many
+/// writes of the start to that sector go well, and none behind them. The byte that the next start
+/// reads.
+fn torn_and_unread_in_a_start_that_is_cut(writes: u64) -> Option<u8> {
+    let mut platters = written_twice();
+    let mut image = World::new(1, &platters).memory.contents();
+    let slot = last_of(&image, 0).0;
+    image.write(slot + 512 + 2048, &[1; 2048]);
+    image.write(slot + 512 + 4096, &[0; 512]);
+    let map = layout().map(0);
+    image.write(map[0], &encode_marks(&ID, 1, &[0; 56]));
+    platters.memory = Platter::new(image, Honesty::Honest);
+    let world = World::new(2, &platters);
+    let unread = Fault::on(Verb::Read, Effect::Eio).within(slot..slot + 512).forever();
+    world.memory.inject(unread);
+    let cut = Fault::on(Verb::Write, Effect::Dead).within(map[0]..map[0] + 512).nth(writes + 1);
+    world.memory.inject(cut.forever());
+    let is_open = world.executor.block_on(world.try_open()).is_ok();
+    assert_eq!(is_open, writes > 1, "two writes are enough");
+    let platters = world.contents();
+    world.executor.crash();
+    let world = World::new(3, &platters);
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        byte(&device, 0, 4096).await
+    })
+}
+
+#[test]
+fn a_start_that_cannot_read_a_header_says_of_nothing_behind_it_that_it_is_durable() {
+    let all = || (0..3).map(torn_and_unread_in_a_start_that_is_cut).collect::<Vec<_>>();
+    assert_eq!(all(), [Some(1); 3], "the first write was acknowledged");
+    #[cfg(feature = "planted-bugs")]
+    assert_ne!(crate::with(nvram::planted::Bug::HastyMarks, all), [Some(1); 3]);
+}
+
 #[test]
 fn what_is_hurried_no_more_is_brought_below_for_one_that_waits() {
     let world = World::new(1, &made());
