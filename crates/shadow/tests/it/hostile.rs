@@ -223,7 +223,8 @@ fn counts_that_no_volume_has_are_made_right() {
         let wrong = said(&image, change);
         assert!(findings(&wrong).is_err(), "{what}");
         let opened = on(&wrong, async |volume| use_all(volume, FIRST).await);
-        assert!(opened.is_err(), "{what}");
+        // A chain whose file is gone ends, and is no reason to refuse all others.
+        assert_eq!(opened.is_ok(), what.starts_with("a chain"), "{what}: {opened:?}");
         let (mended, _) = repaired(&wrong).expect(what);
         assert_eq!(findings(&mended), Ok(()), "{what}");
         assert!(on(&mended, async |volume| read_all(volume, 0).await).is_ok(), "{what}");
