@@ -40,7 +40,7 @@ pub(crate) struct Cache {
     pub(crate) runtime: Runtime,
     pub(crate) layout: Layout,
     pub(crate) id: Id,
-    pub(crate) label: Cell<Label>,
+    pub(crate) label: Rc<Cell<Label>>,
     pub(crate) directory: RefCell<Directory>,
     /// Blocks that a write or a discard is about.
     busy: RefCell<BTreeSet<u64>>,
@@ -123,7 +123,7 @@ impl Cache {
             runtime,
             layout,
             id: label.id,
-            label: Cell::new(label),
+            label: Rc::new(Cell::new(label)),
             directory: RefCell::new(directory),
             busy: RefCell::default(),
             left: Signal::new(),
@@ -460,10 +460,7 @@ impl Cache {
             let label = Label { number: before.number + 1, generation, is_begun, ..label };
             match &self.twin {
                 None => write_labels(&*self.memory, &self.layout, &label).await?,
-                Some(twin) => {
-                    let is_latest = || self.label.get() == before;
-                    twin.write_labels(&self.layout, &label, is_latest).await?;
-                }
+                Some(twin) => twin.write_labels(&self.layout, &label, &self.label).await?,
             }
             if self.label.get() == before {
                 self.label.set(label);
@@ -479,7 +476,10 @@ impl Cache {
         number: usize,
         other: &dyn BlockDevice,
     ) -> Result<(), IoError> {
-        let Some(partner) = self.partner.get() else { return Ok(()) };
+        let Some((partner, twin)) = self.partner.get().zip(self.twin.as_ref()) else {
+            return Ok(());
+        };
+        let _alone = twin.hold_label(1 - number).await;
         let before = self.label.get();
         let generation = before.generation + 1;
         let begins = |ahead, is_begun| {

@@ -12,7 +12,7 @@ pub(crate) fn label_of(label: &Label, number: usize) -> Label {
 
 /// The places of both copies of a label, in the order in which they are written: if the second one
 /// is damaged it comes first, so that a cut leaves a whole one.
-pub(crate) async fn places_of_labels(memory: &dyn BlockDevice, layout: &Layout) -> [u64; 2] {
+async fn places_of_labels(memory: &dyn BlockDevice, layout: &Layout) -> [u64; 2] {
     let [first, second] = layout.labels();
     let read = memory.read(second, Memory::unfilled(LABEL as usize)).await;
     let is_whole = read.is_ok_and(|bytes| Label::decode(&bytes).is_ok());

@@ -63,6 +63,8 @@ planted::bugs! {
     HastyMarks,
     /// The first label is written first though the second one is damaged.
     FirstLabelFirst,
+    /// A copy is called out on a label that another task is writing.
+    CrossedLabels,
     /// Pinned blocks go below as all others do.
     LoosePins,
     /// Pinned blocks stay when everything is to go below.

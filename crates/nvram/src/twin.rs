@@ -31,11 +31,11 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::{Either, LocalBoxFuture, join_all, select};
-use runtime::sync::{Lock, Signal};
+use runtime::sync::{Lock, Permit, Signal};
 use runtime::{Instant, Runtime};
 
 use crate::format::{LABEL, Label, Layout, SECTOR};
-use crate::labels::{label_of, places_of_labels};
+use crate::labels::{label_of, write_labels};
 use crate::planted::{Bug, is_planted};
 use crate::status::TwinState;
 
@@ -78,6 +78,8 @@ struct Shared {
     pending: RefCell<Option<BTreeSet<u64>>>,
     /// Held by the task that calls a copy out.
     calling: Lock,
+    /// Held by whoever writes the label of a copy.
+    labelling: [Lock; 2],
     /// Whether a copy was called out, and the volume does not say so durably yet.
     is_unrecorded: Cell<bool>,
     calls_out: RefCell<Option<CallsOut>>,
@@ -130,6 +132,7 @@ impl Twin {
             gate: Lock::default(),
             pending: RefCell::default(),
             calling: Lock::default(),
+            labelling: Default::default(),
             is_unrecorded: Cell::new(false),
             calls_out: RefCell::default(),
             failure: RefCell::default(),
@@ -174,44 +177,34 @@ impl Twin {
         *self.0.calls_out.borrow_mut() = Some(calls_out);
     }
 
-    /// Writes both labels of every copy that counts, each with its number: the second when the
-    /// first is durable, and if the label still holds. Otherwise a copy has been called out, and
-    /// the other one's second label says so.
+    /// Writes the label of every copy that counts, each with its number, unless it has a later one:
+    /// a copy has been called out meanwhile, and the label of the other one says so.
     pub(crate) async fn write_labels(
         &self,
         layout: &Layout,
         label: &Label,
-        holds: impl Fn() -> bool,
+        latest: &Rc<Cell<Label>>,
     ) -> Result<(), IoError> {
-        let mut places = [layout.labels(); 2];
-        for (number, copy) in self.copies() {
-            let (is_due, layout) = (Rc::new(Cell::new(true)), *layout);
-            let asked = async move { Ok::<_, IoError>(places_of_labels(&*copy, &layout).await) };
-            if let Some(Ok(found)) = self.while_in(number, asked.boxed_local(), &is_due).await {
-                places[number] = found;
-            }
-        }
-        for turn in [0, 1] {
-            if !holds() {
-                return Ok(());
-            }
-            for at in layout.labels() {
-                if places.iter().all(|order| order[turn] != at) {
-                    continue;
+        let (twin, layout, label) = (self.clone(), *layout, *label);
+        let (latest, before) = (latest.clone(), latest.get());
+        let write = move |number: usize, copy: &Copy| {
+            let (twin, latest, copy) = (twin.clone(), latest.clone(), copy.clone());
+            let write = async move {
+                let _alone = twin.0.labelling[number].exclusive().await;
+                if latest.get() != before && !is_planted(Bug::CrossedLabels) {
+                    return Ok(());
                 }
-                let label = *label;
-                let write = move |number: usize, copy: &Copy| {
-                    if places[number][turn] != at {
-                        return async { Ok(()) }.boxed_local();
-                    }
-                    let bytes = label_of(&label, number).encode();
-                    copy.write(at, vec![Memory::copied(&bytes).freeze()], Durability::Plain)
-                };
-                self.run(Verb::Write, at..at + LABEL, write).await?;
-            }
-            self.flush().await?;
-        }
-        Ok(())
+                write_labels(&*copy, &layout, &label_of(&label, number)).await
+            };
+            write.boxed_local()
+        };
+        self.run(Verb::Write, 0..0, write).await
+    }
+
+    /// Holds the label of a copy alone: two that write it at once leave none after a cut.
+    pub(crate) async fn hold_label(&self, number: usize) -> Option<Permit> {
+        let is_alone = !is_planted(Bug::CrossedLabels);
+        if is_alone { Some(self.0.labelling[number].exclusive().await) } else { None }
     }
 
     /// Ends a fill that is under way, soon.

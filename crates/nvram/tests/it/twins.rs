@@ -11,7 +11,7 @@ use std::time::Duration;
 use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::FutureExt;
 use futures::future::select;
-use nvram::format::{LABEL, Layout, SECTOR, SLOT};
+use nvram::format::{LABEL, Label, Layout, SECTOR, SLOT};
 use nvram::pairing::{Pairing, Record, Unpaired};
 use nvram::{Found, Nvram, OpenError, TwinState, open_two};
 use sim::{Choice, Disk, Effect, Executor, Fault, Honesty, Image, Platter, Prng};
@@ -690,4 +690,50 @@ fn where_the_last_one_fails_the_volume_goes_on_without() {
     let device = running.open([true; 2]).expect("their content is void");
     assert_eq!(byte(&running, &device, 0), Some(8));
     assert_eq!(running.out(), [false; 2]);
+}
+
+/// A memory is called out while the label of the other one is being written. Gives how many of the
+/// cuts in that time leave the other one without a whole label.
+fn cuts_that_leave_no_label() -> usize {
+    let running = Running::of(2, &written());
+    let device = running.open([true; 2]).expect("both are its own");
+    let labels = layout().labels();
+    for at in labels {
+        let slow = Fault::on(Verb::Write, Effect::Slow(Duration::from_secs(1)));
+        running.memory(0).inject(slow.within(at..at + LABEL).forever());
+    }
+    let executor = &running.executor;
+    let mut settled = device.settle(false).boxed_local().fuse();
+    let mut without = 0;
+    for quarter in 0..40 {
+        let quarter_of_a_second = Duration::from_millis(250);
+        let _ = executor.block_on_for(quarter_of_a_second, &mut settled);
+        // From some time on, the other one fails.
+        if quarter == 5 {
+            running.memory(1).inject(Fault::on(Verb::Flush, Effect::Eio).forever());
+            let mut flushed = device.flush();
+            assert!(executor.block_on_for(Duration::from_millis(1), &mut flushed).is_none());
+        }
+        let mut prng = Prng::new(quarter);
+        let is_whole = |image: &Image, at: u64| {
+            let mut bytes = [0; LABEL as usize];
+            image.read(at, &mut bytes);
+            Label::decode(&bytes).is_ok()
+        };
+        for _ in 0..8 {
+            let cut = running.cut(&mut prng).memories[0].durable_image();
+            without += usize::from(!labels.iter().any(|&at| is_whole(&cut, at)));
+        }
+    }
+    without
+}
+
+#[test]
+fn one_of_two_labels_is_whole_whoever_writes_them() {
+    assert_eq!(cuts_that_leave_no_label(), 0);
+    #[cfg(feature = "planted-bugs")]
+    {
+        let bug = nvram::planted::Bug::CrossedLabels;
+        assert_ne!(crate::with(bug, cuts_that_leave_no_label), 0);
+    }
 }
