@@ -59,10 +59,10 @@ pub(crate) struct Cache {
     pub(crate) is_draining: Cell<bool>,
     /// Everything is to go below soon. Apart, since one may end while the other goes on.
     pub(crate) is_hurried: Cell<bool>,
-    /// The device below had no room at the last attempt.
-    pub(crate) is_refused: Cell<bool>,
-    /// Blocks for which there was none when they were last tried.
-    pub(crate) refused: RefCell<BTreeSet<u64>>,
+    /// The time of the last attempt that left no block for which there may be room below.
+    pub(crate) refused_at: Cell<Option<Instant>>,
+    /// Sectors of the void map whose second copy was whole, each with the time of that look.
+    pub(crate) whole_marks: RefCell<BTreeMap<u64, Instant>>,
     /// Every buffer keeps what is lost.
     pub(crate) is_stuck: Cell<bool>,
     /// The latest reading of the battery, if there are readings.
@@ -134,8 +134,8 @@ impl Cache {
             steps: Cell::new(0),
             is_draining: Cell::new(false),
             is_hurried: Cell::new(false),
-            is_refused: Cell::new(false),
-            refused: RefCell::default(),
+            refused_at: Cell::new(None),
+            whole_marks: RefCell::default(),
             is_stuck: Cell::new(false),
             health: RefCell::new(None),
             is_settled: Cell::new(false),

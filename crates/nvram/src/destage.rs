@@ -31,6 +31,9 @@ pub(crate) const ROUND: usize = 64;
 const ROUNDS: usize = 8;
 /// The most that one write below takes.
 const RUN: u64 = 1 << 20;
+/// Time for which a copy of void marks counts as whole without another look: each voiding would
+/// read it, and a copy rots once in years.
+const TRUST: Duration = Duration::from_secs(60);
 /// Time between attempts while the device below has no room.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -160,11 +163,7 @@ impl Cache {
         let mut sectors: Vec<u64> = buffers.iter().map(|buffer| buffer / MARKS).collect();
         sectors.sort_unstable();
         sectors.dedup();
-        let seconds = sectors.iter().map(|&sector| async move {
-            let room = Memory::unfilled(SECTOR as usize);
-            let read = self.memory.read(self.layout.map(sector)[1], room).await;
-            read.is_ok_and(|bytes| marks_in(&bytes, &self.id).is_some())
-        });
+        let seconds = sectors.iter().map(|&sector| self.has_whole_second(sector));
         let are_whole = join_all(seconds).await;
         let with = |is_whole: bool| {
             let both = sectors.iter().zip(&are_whole).filter(move |(_, it)| **it == is_whole);
@@ -172,6 +171,23 @@ impl Cache {
         };
         self.write_mark_sectors(&with(true), [0, 1]).await?;
         self.write_mark_sectors(&with(false), [1, 0]).await
+    }
+
+    /// Whether the second copy of a sector of the void map is whole, as it was read or written a
+    /// short time ago.
+    async fn has_whole_second(&self, sector: u64) -> bool {
+        let now = self.runtime.clock.now();
+        let known = self.whole_marks.borrow().get(&sector).copied();
+        if known.is_some_and(|at| now.since(at) < TRUST) {
+            return true;
+        }
+        let room = Memory::unfilled(SECTOR as usize);
+        let read = self.memory.read(self.layout.map(sector)[1], room).await;
+        let is_whole = read.is_ok_and(|bytes| marks_in(&bytes, &self.id).is_some());
+        if is_whole {
+            self.whole_marks.borrow_mut().insert(sector, now);
+        }
+        is_whole
     }
 
     /// Writes sectors of the void map durably: one copy of each, and then the other, so that a cut
