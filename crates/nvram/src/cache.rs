@@ -10,8 +10,8 @@ use std::rc::Rc;
 use block::{BlockDevice, Buffer as Memory, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::future::{join, join_all};
-use runtime::Runtime;
 use runtime::sync::{Lock, Signal};
+use runtime::{Instant, Runtime};
 
 use crate::directory::{Buffer, Directory, Entry};
 use crate::flushes::Flushes;
@@ -242,7 +242,7 @@ impl Cache {
                 self.counts.borrow_mut().allocations += count as u64;
                 return Ok(taken);
             }
-            if self.is_refused.get() || self.is_stuck.get() {
+            if self.is_refused() || self.is_stuck.get() {
                 return Err(IoError::new(Verb::Write, at, BLOCK, ErrorKind::StorageFull));
             }
             self.wake_keeper(&mut woken_at);
@@ -389,7 +389,6 @@ impl Cache {
             // A reading of the battery may have woken the keeper.
             self.rest().await;
             self.directory.borrow_mut().clear();
-            self.refused.borrow_mut().clear();
         }
         Ok(())
     }
@@ -422,8 +421,8 @@ impl Cache {
         let (mut from, mut refusals) = (0, 0);
         while self.failure.borrow().is_none() && self.directory.borrow().dirty() > 0 {
             let going = self.begin_round(&mut from, true);
-            self.destage(going).await;
-            refusals = if self.is_refused.get() { refusals + 1 } else { 0 };
+            self.destage(going, true).await;
+            refusals = if self.directory.borrow().are_refused(true) { refusals + 1 } else { 0 };
             if refusals > MOST_REFUSALS {
                 self.fail(&IoError::new(Verb::Write, 0, SECTOR, ErrorKind::StorageFull));
             }
@@ -441,7 +440,6 @@ impl Cache {
             partner.give_up().await.inspect_err(|error| self.fail(error))?;
         }
         self.directory.borrow_mut().clear();
-        self.refused.borrow_mut().clear();
         self.is_retired.set(true);
         Ok(())
     }

@@ -19,9 +19,10 @@ use block::{Buffer as Memory, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::join_all;
+use runtime::Instant;
 
 use crate::cache::Cache;
-use crate::directory::{Buffer, Entry};
+use crate::directory::{Buffer, Entry, Outcome};
 use crate::format::{BLOCK, MARKS, SECTOR, encode_marks, marks_in};
 use crate::planted::{Bug, is_planted};
 use crate::reading::runs;
@@ -230,7 +231,7 @@ impl Cache {
             has_begun = true;
             let cache = self.clone();
             let round = async move {
-                cache.destage(going).await;
+                cache.destage(going, are_all).await;
                 cache.rounds.set(cache.rounds.get() - 1);
                 cache.step();
                 cache.wake.notify();
@@ -263,49 +264,50 @@ impl Cache {
         going
     }
 
-    /// Writes entries below that were begun. Whether there are any.
-    pub(crate) async fn destage(&self, going: Vec<(Buffer, Entry)>) -> bool {
+    /// Writes entries below that were begun, pinned ones only if all are to go there. Whether there
+    /// are any.
+    pub(crate) async fn destage(&self, going: Vec<(Buffer, Entry)>, are_all: bool) -> bool {
         if going.is_empty() {
             return false;
         }
+        let is_known =
+            |(_, entry): &(Buffer, Entry)| self.directory.borrow().is_refused(entry.place);
+        let are_known = going.iter().all(is_known);
         let done = self.send(&going).await;
-        let is_below =
-            |number: usize| done.as_ref().is_ok_and(|refused| !refused.contains(&number));
+        let outcome = |number: usize| done.as_ref().map_or(Outcome::Failed, |all| all[number]);
+        let mut written = 0;
         for (number, (buffer, entry)) in going.iter().enumerate() {
             let mut directory = self.directory.borrow_mut();
             directory.release(*buffer);
-            directory.destaged(*buffer, entry.sequence, is_below(number));
-            let mut refused = self.refused.borrow_mut();
-            if is_below(number) {
-                refused.remove(&entry.place);
-            } else if done.is_ok() {
-                refused.insert(entry.place);
-            }
+            directory.destaged(*buffer, entry.sequence, outcome(number));
+            written += u64::from(outcome(number) == Outcome::Below);
         }
-        match done {
-            Ok(refused) => {
-                let written = going.len() - refused.len();
-                self.counts.borrow_mut().write_backs += written as u64;
-                self.is_refused.set(written == 0);
-                if written == 0 {
-                    self.moved.notify(); // who waits for room hears of it
-                    self.runtime.clock.sleep(AGAIN).await;
-                }
-            }
-            Err(error) => self.fail(&error),
+        self.counts.borrow_mut().write_backs += written;
+        if let Err(error) = &done {
+            self.fail(error);
+        }
+        let are_refused = self.directory.borrow().are_refused(are_all);
+        if are_refused {
+            self.refused_at.set(Some(self.runtime.clock.now()));
+        }
+        if done.is_ok() && written == 0 && (are_refused || are_known) {
+            self.moved.notify(); // who waits for room hears of it
+            self.runtime.clock.sleep(AGAIN).await;
         }
         self.step();
         true
     }
 
-    /// Writes blocks below, and flushes. Gives those for which there is no room, by their numbers.
-    async fn send(&self, going: &[(Buffer, Entry)]) -> Result<BTreeSet<usize>, IoError> {
+    /// Writes blocks below, and flushes. Gives the outcome of each.
+    async fn send(&self, going: &[(Buffer, Entry)]) -> Result<Vec<Outcome>, IoError> {
         let read = going.iter().map(|(buffer, entry)| self.read_entry(*buffer, entry));
         let blocks = join_all(read).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut outcomes = vec![Outcome::Below; going.len()];
         let mut writes: Vec<Run> = Vec::new();
         for (number, ((buffer, entry), block)) in going.iter().zip(blocks).enumerate() {
             let Some(block) = block else {
                 self.directory.borrow_mut().lose(*buffer, entry.sequence);
+                outcomes[number] = Outcome::Lost;
                 continue;
             };
             let block = block.freeze();
@@ -325,18 +327,28 @@ impl Cache {
         let write =
             |run: &Run| self.below.write(run.range.start, run.pieces.clone(), Durability::Plain);
         let written = join_all(writes.iter().map(write)).await;
-        let mut refused = BTreeSet::new();
         for (run, written) in writes.iter().zip(written) {
             match written {
                 Ok(()) => {}
-                Err(error) if error.is_full() => refused.extend(run.blocks.iter().copied()),
+                Err(error) if error.is_full() => {
+                    run.blocks.iter().for_each(|&number| outcomes[number] = Outcome::Refused);
+                }
                 Err(error) => return Err(error),
             }
         }
-        if refused.len() < going.len() && !is_planted(Bug::EarlyClean) {
+        if outcomes.contains(&Outcome::Below) && !is_planted(Bug::EarlyClean) {
             self.flush_below().await?;
         }
-        Ok(refused)
+        Ok(outcomes)
+    }
+
+    /// Whether the device below has no room for anything, as a recent attempt has shown.
+    pub(crate) fn is_refused(&self) -> bool {
+        let now = self.runtime.clock.now();
+        let of = |at: Instant| now.since(at) < 2 * AGAIN || is_planted(Bug::OldRefusal);
+        let is_recent = self.refused_at.get().is_some_and(of);
+        let directory = self.directory.borrow();
+        is_recent && directory.are_refused(false) && !directory.may_void()
     }
 
     /// Brings everything below. No write comes meanwhile.
@@ -345,7 +357,7 @@ impl Cache {
     /// The failure, or that there is no room below: then everything stays.
     pub(crate) async fn drain(&self) -> Result<(), IoError> {
         self.is_draining.set(true);
-        self.is_refused.set(false); // it is tried again
+        self.directory.borrow_mut().try_again(0..u64::MAX);
         let mut woken_at = None;
         let drained = loop {
             let moved = self.moved.wait();
@@ -356,7 +368,7 @@ impl Cache {
             if is_empty && !self.is_working() {
                 break Ok(());
             }
-            if self.is_refused.get() {
+            if !is_empty && self.directory.borrow().are_refused(true) {
                 break Err(IoError::new(Verb::Write, 0, SECTOR, ErrorKind::StorageFull));
             }
             if !is_empty {

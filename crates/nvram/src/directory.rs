@@ -63,6 +63,19 @@ pub(crate) enum EntryState {
     Voiding,
 }
 
+/// The end of an attempt to bring an entry below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is durable there.
+    Below,
+    /// There is no room for it.
+    Refused,
+    /// The device below, or the memory, has failed.
+    Failed,
+    /// It cannot be read.
+    Lost,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     state: EntryState,
@@ -73,6 +86,30 @@ struct Slot {
     /// The sequence up to which entries of this buffer are void, as last written.
     void: u64,
     readers: u32,
+}
+
+/// Blocks that are not below.
+#[derive(Default)]
+struct Unsent {
+    places: BTreeSet<u64>,
+    /// Those of them for which the device below had no room at the last attempt.
+    refused: BTreeSet<u64>,
+}
+
+impl Unsent {
+    fn contains(&self, place: u64) -> bool {
+        self.places.contains(&place)
+    }
+
+    fn remove(&mut self, place: u64) {
+        self.places.remove(&place);
+        self.refused.remove(&place);
+    }
+
+    /// Whether there is no room for any of them.
+    fn are_refused(&self) -> bool {
+        self.refused.len() == self.places.len()
+    }
 }
 
 /// See the module's prose.
@@ -87,8 +124,8 @@ pub(crate) struct Directory {
     stale: VecDeque<(Buffer, u64)>,
     clean: VecDeque<(Buffer, u64)>,
     /// Blocks whose current entry has something that is not below: the others, and pinned ones.
-    dirty: BTreeSet<u64>,
-    pinned: BTreeSet<u64>,
+    dirty: Unsent,
+    pinned: Unsent,
     /// Blocks that go below only when all do.
     pins: Range<u64>,
     /// Blocks of which an entry is on its way below, the current one or one before it.
@@ -130,8 +167,8 @@ impl Directory {
             free: (0..buffers).collect(),
             stale: VecDeque::new(),
             clean: VecDeque::new(),
-            dirty: BTreeSet::new(),
-            pinned: BTreeSet::new(),
+            dirty: Unsent::default(),
+            pinned: Unsent::default(),
             pins: 0..0,
             destaging: BTreeSet::new(),
             next_sequence,
@@ -218,24 +255,25 @@ impl Directory {
 
     /// Blocks that are not below.
     pub(crate) fn dirty(&self) -> u64 {
-        let pinned = if is_planted(Bug::ForgottenPins) { 0 } else { self.pinned.len() };
-        (self.dirty.len() + pinned) as u64
+        let pinned = if is_planted(Bug::ForgottenPins) { 0 } else { self.pinned.places.len() };
+        (self.dirty.places.len() + pinned) as u64
     }
 
     /// Those of them that are pinned.
     pub(crate) fn pinned(&self) -> u64 {
-        self.pinned.len() as u64
+        self.pinned.places.len() as u64
     }
 
     /// Blocks that go below only when all do. Each of them may take a buffer for good.
     pub(crate) fn pin(&mut self, pins: Range<u64>) {
         let count = pins.end - pins.start;
         assert!(buffers_for(count) <= self.buffers(), "invariant 6: {count} blocks are pinned");
-        self.dirty.append(&mut self.pinned);
         self.pins = pins;
-        let of = self.dirty.range(self.pins.clone()).copied().collect();
-        self.dirty = &self.dirty - &of;
-        self.pinned = of;
+        let [mut all, before] = [&mut self.dirty, &mut self.pinned].map(std::mem::take);
+        all.places.extend(before.places);
+        for place in all.places {
+            self.dirty_with(place).places.insert(place);
+        }
     }
 
     /// Whether any of these blocks is pinned.
@@ -246,10 +284,10 @@ impl Directory {
     /// Whether many of the buffers that pinned blocks leave are dirty.
     pub(crate) fn is_high(&self) -> bool {
         let others = self.buffers() - (self.pins.end - self.pins.start);
-        self.dirty.len() as u64 > others / 4 * 3
+        self.dirty.places.len() as u64 > others / 4 * 3
     }
 
-    fn dirty_with(&mut self, place: u64) -> &mut BTreeSet<u64> {
+    fn dirty_with(&mut self, place: u64) -> &mut Unsent {
         if self.pins.contains(&place) { &mut self.pinned } else { &mut self.dirty }
     }
 
@@ -277,7 +315,7 @@ impl Directory {
 
     /// Whether a block has something that is not below.
     pub(crate) fn is_dirty(&self, place: u64) -> bool {
-        self.dirty.contains(&place) || self.pinned.contains(&place)
+        self.dirty.contains(place) || self.pinned.contains(place)
     }
 
     /// Whether the medium has no entry of a block that is not durably void, but for one that tells
@@ -363,10 +401,10 @@ impl Directory {
             self.make_stale(before);
         }
         if entry.mask == 0 {
-            self.dirty_with(entry.place).remove(&entry.place);
+            self.dirty_with(entry.place).remove(entry.place);
             self.slots[buffer as usize].state = EntryState::Lost;
         } else {
-            self.dirty_with(entry.place).insert(entry.place);
+            self.dirty_with(entry.place).places.insert(entry.place);
         }
     }
 
@@ -404,16 +442,21 @@ impl Directory {
     }
 
     /// Dirty blocks from here on, in their order, and then from the start, but for those of which
-    /// an entry is on its way below. Pinned ones come last, if all are to go below.
+    /// an entry is on its way below. Pinned ones come behind them, if all are to go below, and last
+    /// those for which there was no room.
     pub(crate) fn next_dirty(&self, from: u64, most: usize, are_all: bool) -> Vec<u64> {
-        let behind = self.dirty.range(from..).chain(self.dirty.range(..from));
         let are_pinned_too =
             are_all && !is_planted(Bug::ForgottenPins) || is_planted(Bug::LoosePins);
-        let pinned = self.pinned.iter().filter(|_| are_pinned_too);
         let is_idle =
             |place: &&u64| !self.destaging.contains(*place) || is_planted(Bug::TwoDestages);
-        let all = behind.chain(pinned).filter(is_idle);
-        all.copied().take(most).collect()
+        let all = |is_refused: bool| {
+            let dirty = &self.dirty.places;
+            let behind = dirty.range(from..).chain(dirty.range(..from));
+            let pinned = self.pinned.places.iter().filter(move |_| are_pinned_too);
+            let all = behind.chain(pinned).filter(is_idle);
+            all.filter(move |place| self.is_refused(**place) == is_refused)
+        };
+        all(false).chain(all(true)).copied().take(most).collect()
     }
 
     /// The current entry of a block goes below.
@@ -429,10 +472,17 @@ impl Directory {
         Some((buffer, entry))
     }
 
-    /// It is durable below, or it is not. If it is not current any more, nothing changes.
-    pub(crate) fn destaged(&mut self, buffer: Buffer, sequence: u64, is_below: bool) {
+    /// An attempt to bring an entry below has ended. If it is not current any more, only the room
+    /// for its block is known.
+    pub(crate) fn destaged(&mut self, buffer: Buffer, sequence: u64, outcome: Outcome) {
         let Some(entry) = self.entry(buffer) else { return };
+        let is_below = outcome == Outcome::Below;
         self.destaging.remove(&entry.place);
+        let unsent = self.dirty_with(entry.place);
+        unsent.refused.remove(&entry.place);
+        if outcome == Outcome::Refused && unsent.contains(entry.place) {
+            unsent.refused.insert(entry.place);
+        }
         let state = self.slots[buffer as usize].state;
         if is_planted(Bug::OverwrittenClean)
             && is_below
@@ -440,7 +490,7 @@ impl Directory {
         {
             self.slots[newer as usize].state = EntryState::Clean;
             self.clean.push_back((newer, newest.sequence));
-            self.dirty_with(entry.place).remove(&entry.place);
+            self.dirty_with(entry.place).remove(entry.place);
         }
         if state != EntryState::Destaging || entry.sequence != sequence {
             return;
@@ -451,12 +501,36 @@ impl Directory {
             (true, _) => EntryState::Lost,
         };
         if is_below {
-            self.dirty_with(entry.place).remove(&entry.place);
+            self.dirty_with(entry.place).remove(entry.place);
             self.owed.remove(&entry.place);
         }
         if is_below && entry.lost == 0 {
             self.clean.push_back((buffer, sequence));
         }
+    }
+
+    /// Whether the device below had no room for a block at the last attempt.
+    pub(crate) fn is_refused(&self, place: u64) -> bool {
+        self.dirty.refused.contains(&place) || self.pinned.refused.contains(&place)
+    }
+
+    /// Whether there are blocks to go below, with those that are pinned or without, and it had room
+    /// for none of them.
+    pub(crate) fn are_refused(&self, are_all: bool) -> bool {
+        let is_any = !self.dirty.places.is_empty() || are_all && !self.pinned.places.is_empty();
+        is_any && self.dirty.are_refused() && (!are_all || self.pinned.are_refused())
+    }
+
+    /// Whether entries may become void.
+    pub(crate) fn may_void(&self) -> bool {
+        !self.stale.is_empty() || !self.clean.is_empty()
+    }
+
+    /// Nothing is known of the room for these blocks any more.
+    pub(crate) fn try_again(&mut self, places: Range<u64>) {
+        let of = |unsent: &mut Unsent| unsent.refused.retain(|place| !places.contains(place));
+        of(&mut self.dirty);
+        of(&mut self.pinned);
     }
 
     /// Sectors of a block have rotted in the NVRAM: nothing else has them.
@@ -470,14 +544,14 @@ impl Directory {
             entry.mask = 0;
             slot.state = EntryState::Lost;
             let place = entry.place;
-            self.dirty_with(place).remove(&place);
+            self.dirty_with(place).remove(place);
         }
     }
 
     /// A block is needed no more.
     pub(crate) fn drop_block(&mut self, place: u64) {
         if let Some(buffer) = self.current.remove(&place) {
-            self.dirty_with(place).remove(&place);
+            self.dirty_with(place).remove(place);
             self.owed.remove(&place);
             self.make_stale(buffer);
         }
@@ -625,7 +699,7 @@ mod tests {
         let second = directory.begin(buffers[1], 9);
         directory.written(buffers[1], entry(9, second), true);
         let (newer, newest) = directory.destage(9).expect("it is dirty");
-        directory.destaged(newer, newest.sequence, true);
+        directory.destaged(newer, newest.sequence, Outcome::Below);
         directory.begin_voiding(64, None)
     }
 
@@ -648,7 +722,7 @@ mod tests {
         directory.written(buffers[1], entry(9, second), true);
         let goes = !directory.next_dirty(0, 9, true).is_empty() && directory.destage(9).is_some();
         assert!(directory.is_destaging(9..10) && directory.is_dirty(9));
-        directory.destaged(older, oldest.sequence, true);
+        directory.destaged(older, oldest.sequence, Outcome::Below);
         assert!(goes || directory.next_dirty(0, 9, true) == [9]);
         goes
     }

@@ -91,7 +91,7 @@ impl Cache {
         let wanted = Wanted { cache: self, places: places.iter().copied().collect() };
         for place in &wanted.places {
             *self.wanted.borrow_mut().entry(*place).or_default() += 1;
-            self.refused.borrow_mut().remove(place); // it is tried again
+            self.directory.borrow_mut().try_again(*place..place + 1);
         }
         let mut woken_at = None;
         loop {
@@ -99,9 +99,9 @@ impl Cache {
             self.check(Verb::Write)?;
             let left = places.iter().find(|&&place| !is_done(&self.directory.borrow(), place));
             let Some(&place) = left.filter(|_| self.distrusts()) else { return Ok(()) };
-            let has_any = is_planted(Bug::AnyRefusal) && self.is_refused.get();
-            let is_refused = has_any || self.refused.borrow().contains(&place);
-            if is_refused && self.directory.borrow().is_dirty(place) {
+            let is_refused = self.directory.borrow().is_refused(place)
+                || is_planted(Bug::AnyRefusal) && self.directory.borrow().is_dirty(place);
+            if is_refused {
                 let kind = ErrorKind::StorageFull;
                 return Err(IoError::new(Verb::Write, place * BLOCK, BLOCK, kind));
             }
@@ -120,7 +120,7 @@ impl Cache {
             dirty.take(ROUND).collect()
         };
         let going = self.begin_destage(dirty);
-        let has_moved = self.destage(going).await;
+        let has_moved = self.destage(going, true).await;
         let is_held = wanted.iter().any(|&place| {
             let directory = self.directory.borrow();
             !directory.is_free_of(place)

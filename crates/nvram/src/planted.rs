@@ -57,8 +57,10 @@ planted::bugs! {
     TwoDestages,
     /// Both copies of a sector of the void map are written at once.
     TwinMarks,
-    /// A block for which there is room below counts as refused if another one is.
+    /// A block that was not tried counts as one for which there is no room below.
     AnyRefusal,
+    /// There was no room below once, and nobody tries it again.
+    OldRefusal,
     /// What is durable is said while a torn entry is unknown.
     HastyMarks,
     /// The first label is written first though the second one is damaged.

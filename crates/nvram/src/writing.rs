@@ -218,7 +218,6 @@ impl Cache {
                 for place in whole.clone() {
                     if !directory.is_destaging(place..place + 1) {
                         directory.drop_block(place);
-                        self.refused.borrow_mut().remove(&place);
                     }
                 }
             };

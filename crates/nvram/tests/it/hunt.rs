@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
-use futures::future::join;
+use futures::future::{join, join_all};
 use nvram::format::{Header, Layout, SLOT, decode_marks, encode_marks, sum};
 use sim::{Effect, Fate, Fault, Honesty, Image, Persistence, Platter};
 
@@ -218,6 +218,55 @@ fn one_block_without_room_keeps_no_other_from_going_below() {
         }
         assert_eq!(refused, 0, "there is room for all but one");
     });
+}
+
+/// Blocks were refused below, and an hour later there is room. Gives how many writes at once hear
+/// that there is none.
+fn refused_an_hour_later() -> usize {
+    let world = World::new(1, &made());
+    let device = world.executor.block_on(world.open()).0;
+    let write = |place: u64| device.write(place * 4096, block(1, 4096), Durability::Through);
+    world.executor.block_on(async {
+        for place in 0..20 {
+            write(place).await.expect("it is whole");
+        }
+    });
+    world.below.inject(Fault::on(Verb::Write, Effect::NoSpace).forever());
+    device.hurry(true);
+    world.executor.run_for(Duration::from_secs(10));
+    device.hurry(false);
+    world.executor.run_for(Duration::from_secs(10));
+    world.below.heal();
+    world.executor.run_for(Duration::from_secs(3600));
+    let written = world.executor.block_on(join_all((40..240).map(write)));
+    written.into_iter().filter(Result::is_err).count()
+}
+
+#[test]
+fn that_there_was_no_room_an_hour_ago_refuses_nobody() {
+    assert_eq!(refused_an_hour_later(), 0);
+    #[cfg(feature = "planted-bugs")]
+    assert_ne!(crate::with(nvram::planted::Bug::OldRefusal, refused_an_hour_later), 0);
+}
+
+/// Many blocks have no room below, and some that come later by address do.
+#[test]
+fn many_blocks_without_room_keep_no_other_from_going_below() {
+    let world = World::new(1, &made());
+    let device = world.executor.block_on(world.open()).0;
+    let full = 0..30 * 4096;
+    world.below.inject(Fault::on(Verb::Write, Effect::NoSpace).within(full).forever());
+    let write = |place: u64| device.write(place * 4096, block(1, 4096), Durability::Through);
+    let refused = world.executor.block_on(async {
+        let mut refused = 0;
+        for place in 0..240 {
+            refused += usize::from(write(place).await.is_err());
+        }
+        refused
+    });
+    assert_eq!(refused, 0, "there is room for most");
+    let status = device.status();
+    assert!(status.counts.write_backs >= 150, "{:?}", status.counts);
 }
 
 #[test]
