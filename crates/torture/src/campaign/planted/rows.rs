@@ -314,7 +314,7 @@ pub(super) const ROWS: &[Row] = &[
     row("nvram/TrustingFlush", MEMORY, How::Near("contract sync nvram: battery none 128")),
     row("nvram/UnsaidReturn", MEMORY, How::Near("contract sync nvram: battery none 24")),
     // Two of them.
-    row("nvram/AlikeIsRight", MEMORY, How::Near("contract sync nvram: none rot-data 27 two")),
+    row("nvram/AlikeIsRight", MEMORY, How::Near("contract sync nvram: none rot-data 81 two")),
     row("nvram/BelievedTwin", MEMORY, How::Near("contract sync nvram: none none 11 two")),
     row("nvram/HastyCallOut", MEMORY, How::Near("contract sync nvram: memory-write none 76 two")),
     row("nvram/UnequalTwins", MEMORY, How::Near("contract sync nvram: none none 71511077722 two")),
