@@ -16,7 +16,7 @@ use super::model::{
     ANYTHING, Allowed, Certain, Effect, SECTOR, STRANDED, Span, Timeline, UNKNOWN, Version, bytes,
     judge, settled, unless_stranded, versions_in,
 };
-use super::rot::Entries;
+use super::rot::{Damage, Entries};
 use super::stage::{Opened, Stage, Way};
 use crate::explore::device::Device;
 
@@ -31,6 +31,7 @@ const GOOD: u64 = SHOWN + 2;
 const CALLED_OUT: &str = "it lacks the latest data, and the other NVRAM";
 
 /// What a life begins with.
+#[derive(Clone)]
 pub(super) struct Start {
     pub(super) platters: Vec<Platter>,
     /// What a look must show.
@@ -43,6 +44,8 @@ pub(super) struct Start {
     pub(super) is_clean: bool,
     /// A part of the volume may be lost.
     pub(super) has_loss: bool,
+    /// Damage to the first of two memories, of which the second has everything.
+    pub(super) rotten: Vec<Damage>,
     /// The sector about which many calls are.
     pub(super) hot: u64,
     /// The version of the next write.
@@ -89,6 +92,17 @@ struct Run<'r> {
 }
 
 impl Start {
+    /// The same where the second of two memories is missing.
+    pub(super) fn without_the_second(&self) -> Self {
+        let mut start = self.clone();
+        for damage in &self.rotten {
+            damage.allow(&mut start.visible);
+            damage.allow(&mut start.durable);
+            start.has_loss = true;
+        }
+        start
+    }
+
     /// The disks, without a member if one is away, and the member that has missed writes.
     fn without_a_member(
         &self,

@@ -90,6 +90,7 @@ fn try_case(base: &Base, case: &Case, end: End) -> Result<u64, String> {
         missing: None,
         is_clean: true,
         has_loss: false,
+        rotten: Vec::new(),
         hot: 0,
         version: 1,
     };
@@ -111,7 +112,9 @@ fn try_case(base: &Base, case: &Case, end: End) -> Result<u64, String> {
         }
         let mut played = None;
         if way != Way::Own && !is_struck {
-            played = Life::play(case, &start, (way, is_struck), &mut prng).map_err(told)?;
+            let without = (way == Way::One(0)).then(|| start.without_the_second());
+            let start = without.as_ref().unwrap_or(&start);
+            played = Life::play(case, start, (way, is_struck), &mut prng).map_err(told)?;
         }
         if played.is_none() {
             way = Way::Own;
@@ -148,6 +151,7 @@ fn next(case: &Case, life: Life, prng: &mut Prng) -> Start {
     let there = if serial == last { life.end.clone() } else { life.platters(serial) };
     let (killed, mut durable) = life.allowed(case.device, serial);
     let (mut has_loss, mut hot) = (life.has_loss, prng.below(durable.len() as u64));
+    let mut rotten = Vec::new();
     let (platters, visible) = if prng.chance(1, 2) {
         (there.iter().map(Platter::killed).collect(), killed)
     } else {
@@ -166,6 +170,7 @@ fn next(case: &Case, life: Life, prng: &mut Prng) -> Start {
                 has_loss = true;
             }
             hot = damage.costs.first().map_or(hot, |costs| costs.start);
+            rotten.push(damage);
         }
         (images.into_iter().map(platter).collect(), durable.clone())
     };
@@ -176,6 +181,7 @@ fn next(case: &Case, life: Life, prng: &mut Prng) -> Start {
         missing: life.missing,
         is_clean: life.is_clean && serial == last && !has_loss,
         has_loss,
+        rotten,
         hot,
         version: life.version,
     }

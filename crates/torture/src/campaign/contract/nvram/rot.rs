@@ -31,6 +31,7 @@ pub(super) enum Part {
 }
 
 /// One damaged byte range, and the sectors of the volume that it may cost.
+#[derive(Clone)]
 pub(super) struct Damage {
     pub(super) at: u64,
     pub(super) length: u64,
