@@ -37,8 +37,8 @@ pub struct Shadow {
     pub(crate) space: Rc<Space>,
     pub(crate) commits: Rc<Commits>,
     pub(crate) pins: Rc<Pins>,
-    /// The last update that needs no successor, because no client has changed anything with it.
-    pub(crate) followed: Cell<u64>,
+    /// The last change that is there to give an update a successor, and changes nothing.
+    pub(crate) followed: Cell<Sequence>,
     /// For a planted bug: the reply of the change before.
     pub(crate) late_answer: RefCell<Option<Rc<[u8]>>>,
     /// Whether a stop leaves the device open.
@@ -107,11 +107,13 @@ impl Shadow {
     /// no longer the update that an opening may reject for damaged or torn blocks, and such damage
     /// loses nothing of it.
     pub(crate) fn follow(&self) {
-        let last = self.commits.number() - 1;
+        let last = Sequence(self.floor.next.get() - 1);
         let is_quiet = !self.commits.is_busy() && !self.commits.has_staged();
         let is_due = last > self.followed.get() && is_quiet && !is_planted(Bug::UnfollowedUpdates);
-        if is_due && self.write_again([], SUCCESSOR).is_some() {
-            self.followed.set(last + 1);
+        if is_due && let Some(successor) = self.write_again([], SUCCESSOR) {
+            // A change that joins its update comes later, and needs a successor of its own.
+            let joins = is_planted(Bug::JoinedSuccessors);
+            self.followed.set(if joins { Sequence(successor.0 + 1) } else { successor });
         }
     }
 }

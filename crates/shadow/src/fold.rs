@@ -156,7 +156,7 @@ impl Commits {
             let Unfolded { changes, answers, units, .. } = self.unfolded.take();
             self.fold_loose(&changes);
             self.fold_map(&parted, map);
-            self.renew_map(anew);
+            self.renew_map(&parted, anew);
             let log = log.iter().map(|(anew, lines)| (self.nodes.begin_anew(anew), lines));
             self.fold_log(&parted, log);
             if !is_planted(Bug::UnfoldedAnswers) {
@@ -191,11 +191,12 @@ impl Commits {
         let mut parted =
             self.log.borrow().part(&self.unfolded.borrow().changes, all || !lost.is_empty());
         lost.iter().for_each(|&leaf| _ = parted.mapped.entry(leaf).or_default());
+        parted.lost.clone_from(&lost);
         parted
     }
 
     /// The leaves below the highest unreadable block on the way to this one.
-    async fn lost_with(&self, stem: &Stem, leaf: u64) -> Result<Range<u64>, FsError> {
+    pub(crate) async fn lost_with(&self, stem: &Stem, leaf: u64) -> Result<Range<u64>, FsError> {
         let all = self.nodes.unreadable(stem, leaf).await?;
         let &(level, index, _) = all.first().ok_or(FsError::Corrupt)?;
         Ok(below(level, index))
@@ -279,12 +280,14 @@ impl Commits {
                 match self.nodes.make(&MAP, 0, leaf, made).await {
                     Ok(node) => map.push((leaf, node)),
                     Err(error) if !MAP.goes_without(error) => return Err(error.into()),
-                    Err(_) if self.is_lost(leaf) => lost.push(leaf),
-                    Err(_) if !is_planted(Bug::KeptLeaves) => {
-                        let lost = self.lost_with(&MAP, leaf).await?;
-                        return Err(Unfoldable::LostLeaves(lost));
+                    Err(error) if is_planted(Bug::KeptLeaves) && !parted.lost.contains(&leaf) => {
+                        return Err(error.into());
                     }
-                    Err(error) => return Err(error.into()),
+                    // A block above it may have rotted since, with all that is below.
+                    Err(_) => match self.lost_with(&MAP, leaf).await? {
+                        with if self.are_lost(parted, &with) => lost.push(leaf),
+                        with => return Err(Unfoldable::LostLeaves(with)),
+                    },
                 }
             }
         }
@@ -292,8 +295,10 @@ impl Commits {
         Ok((map, anew))
     }
 
-    fn is_lost(&self, leaf: u64) -> bool {
-        self.lost_leaves.borrow().contains(&leaf)
+    /// Whether a fold fills all these leaves anew, as far as there are so many.
+    fn are_lost(&self, parted: &Parted, leaves: &Range<u64>) -> bool {
+        let end = leaves.end.min(self.shape.units.div_ceil(MAPPED));
+        (leaves.start..end).all(|leaf| parted.lost.contains(&leaf))
     }
 
     /// The last block of the ring of replies, if it can be read. Otherwise the next replies go to
@@ -364,12 +369,14 @@ impl Commits {
                 }
                 line => line?,
             };
-            let mut last = None;
+            let (mut last, mut unread) = (None, None);
             if let Some(Listing { list, .. }) = known {
                 match self.nodes.get(&Stem::Died, 0, list.last).await {
                     Ok(Some(block)) => last = Some(block),
                     // The runs on it are unknown now: a check reports the loss.
                     Ok(None) | Err(FsError::Corrupt) => self.pins.note_damage(span),
+                    // It may be read when the list is needed: the list goes on behind it.
+                    Err(FsError::Io) if !is_planted(Bug::AwaitedLists) => unread = Some(list.last),
                     Err(error) => return Err(error),
                 }
             }
@@ -386,7 +393,7 @@ impl Commits {
                     block => next.push(block?),
                 }
             }
-            lists.push(Growing { span, runs, slot, line, last, next });
+            lists.push(Growing { span, runs, slot, line, last, unread, next });
         }
         Ok(lists)
     }
@@ -418,7 +425,7 @@ impl Commits {
 
     fn fold_map(&self, parted: &Parted, map: &[(u64, Rc<Node>)]) {
         for (leaf, node) in map {
-            if self.is_lost(*leaf) {
+            if parted.lost.contains(leaf) {
                 self.fill_leaf(node);
                 continue;
             }
@@ -443,7 +450,7 @@ impl Commits {
     }
 
     /// Fills anew the blocks of the map that could not be read (invariant 3).
-    fn renew_map(&self, anew: &[Anew<'_>]) {
+    fn renew_map(&self, parted: &Parted, anew: &[Anew<'_>]) {
         for block in anew {
             let node = self.nodes.begin_anew(block);
             if node.place.level == 0 {
@@ -452,7 +459,10 @@ impl Commits {
                 self.nodes.mark(&node);
             }
         }
-        self.lost_leaves.borrow_mut().clear();
+        // A scrub may have found others since this fold looked: they are for the next one.
+        let mut lost = self.lost_leaves.borrow_mut();
+        lost.retain(|leaf| !parted.lost.contains(leaf));
+        self.is_fold_wanted.set(self.is_fold_wanted.get() || !lost.is_empty());
     }
 
     fn fold_log<'a>(
@@ -468,7 +478,7 @@ impl Commits {
     }
 
     fn fold_lists(&self, lists: &[Growing]) {
-        for Growing { span, runs, slot, line, last, next } in lists {
+        for Growing { span, runs, slot, line, last, unread, next } in lists {
             let mut blocks = last.iter().chain(next).peekable();
             for run in runs {
                 while blocks.peek().is_some_and(|block| block.read(Died::room) == 0) {
@@ -478,13 +488,13 @@ impl Commits {
                 if block.pointer().is_null() && !block.is_dirty() {
                     // The one before it is full.
                     let full = last.iter().chain(next).take_while(|one| !Rc::ptr_eq(one, block));
-                    let previous = full.last().map(|one| one.place.index);
+                    let previous = full.last().map(|one| one.place.index).or(*unread);
                     block.change(|bytes| Died::begin(bytes, previous));
                 }
                 block.change(|bytes| Died::add(bytes, *run));
                 self.nodes.mark(block);
             }
-            let known = self.pins.list(*span).filter(|_| last.is_some());
+            let known = self.pins.list(*span).filter(|_| last.is_some() || unread.is_some());
             let before = known.map_or(0, |known| known.list.units);
             let units = before + runs.iter().map(|run| run.length).sum::<u64>();
             let end = next.last().or(last.as_ref()).expect("it has some");
@@ -550,9 +560,11 @@ struct Growing {
     slot: u64,
     /// The block of its line.
     line: Rc<Node>,
-    /// Its last block, if there is one, and those that follow.
+    /// Its last block, if there is one that can be read, and those that follow.
     last: Option<Rc<Node>>,
     next: Vec<Rc<Node>>,
+    /// The place of the last block if the device cannot read it.
+    unread: Option<u64>,
 }
 
 /// The replies in a block of the ring, the oldest first; none if it makes no sense.

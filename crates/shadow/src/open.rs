@@ -134,7 +134,7 @@ pub async fn open(
         nodes,
         space,
         pins,
-        followed: std::cell::Cell::new(commits.number() - 1),
+        followed: Default::default(),
         commits,
         late_answer: Default::default(),
         keeps_device: options.keeps_device,

@@ -125,6 +125,10 @@ planted::bugs! {
     UnmendedSuperblocks,
     /// No update is followed by one that changes nothing.
     UnfollowedUpdates,
+    /// A change that joins the successor of an update counts as followed, too.
+    JoinedSuccessors,
+    /// No fold goes on while the last block of a list cannot be read.
+    AwaitedLists,
     /// An update with a bit flipped in one of its runs counts as not written.
     UnmendedRuns,
     /// Rotten blocks of lines of snapshots and lists are not rewritten, though memory has their

@@ -88,6 +88,8 @@ impl Attempts {
 pub(crate) struct Parted {
     /// Leaves of the map to write, and their lines, in order.
     pub(crate) mapped: BTreeMap<u64, Vec<(Run, bool)>>,
+    /// Those of them that cannot be read, and are filled anew with all that memory has.
+    pub(crate) lost: BTreeSet<u64>,
     /// Lines for the log.
     pub(crate) logged: Vec<Logged>,
     /// Number of the oldest blocks of the log that are dropped.
@@ -173,7 +175,8 @@ impl Log {
         if all {
             due.extend(self.waiting.keys());
             let mapped = due.into_iter().map(|leaf| (leaf, self.all_of(leaf, &new))).collect();
-            return Parted { mapped, logged: Vec::new(), dropped: self.blocks.len() as u64 };
+            let dropped = self.blocks.len() as u64;
+            return Parted { mapped, dropped, ..Parted::default() };
         }
         // Leaves that become due leave marks in the log, for which further blocks may have to go.
         let is_marked = |leaf: &u64| waits(leaf) > 0 && !is_planted(Bug::UnmarkedFolds);
@@ -205,7 +208,7 @@ impl Log {
         let few = new.iter().filter(|(leaf, _)| !due.contains(leaf));
         let logged = marks.chain(few.flat_map(|(_, lines)| lines.iter().copied())).collect();
         let mapped = due.into_iter().map(|leaf| (leaf, self.all_of(leaf, &new))).collect();
-        Parted { mapped, logged, dropped }
+        Parted { mapped, logged, dropped, ..Parted::default() }
     }
 
     /// Leaves that have lines waiting in some of the oldest blocks, or in one before them.

@@ -414,7 +414,9 @@ impl Look<'_> {
             Ok(Some(node)) => return Some(node),
             Ok(None) => String::new(),
             Err(error) => {
-                self.has_unread |= !stem.goes_without(error);
+                // A repair makes lists anew.
+                let is_rebuilt = matches!(stem, Stem::Lists | Stem::Died);
+                self.has_unread |= !is_rebuilt && !stem.goes_without(error);
                 format!(": {error}")
             }
         };

@@ -51,12 +51,12 @@ pub(crate) struct Cut {
     platter: Platter,
 }
 
+/// Time between looks for what is to be done in the background.
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
+
 pub(crate) async fn opened(runtime: Runtime, disk: &Rc<Disk>) -> Result<Volume<Shadow>, String> {
-    let options = OpenOptions {
-        cache_bytes: 4 << 20,
-        housekeeping_interval: Duration::from_millis(200),
-        ..OpenOptions::default()
-    };
+    let options =
+        OpenOptions { cache_bytes: 4 << 20, housekeeping_interval: LOOK, ..OpenOptions::default() };
     let opened = open(disk.clone(), runtime, &options).await;
     opened.map(Volume::new).map_err(|error| error.to_string())
 }

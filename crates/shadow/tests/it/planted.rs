@@ -35,7 +35,7 @@ use crate::lost::{anchors_of_another_are_passed_over, zones_stay_until_two_are_n
 use crate::numbers::updates_pass_what_a_cut_left;
 use crate::overwrites::{overwrites_stay, what_is_on_its_way_is_read};
 use crate::places::places_are_handed_out_again;
-use crate::quiet::quiet_updates_stay;
+use crate::quiet::{quiet_updates_stay, updates_beside_a_look_stay};
 use crate::repair::a_cut_leaves_the_old_tree_or_the_new;
 use crate::rotten::{
     one_list_is_in_no_others_way, rotten_files_become_shorter, rotten_files_go,
@@ -51,8 +51,8 @@ use crate::steps::steps_are_gone_on_with;
 use crate::strays::copies_spare_what_may_come_back;
 use crate::turns::appends_follow_the_turns;
 use crate::unmade::{
-    lists_grow_after_one_has_rotted, lists_grow_without_a_block_of_pointers,
-    snapshots_wait_for_no_room_below,
+    lists_grow_after_one_has_rotted, lists_grow_behind_a_block_that_is_not_read,
+    lists_grow_without_a_block_of_pointers, snapshots_wait_for_no_room_below,
 };
 use crate::unread::what_others_share_is_held_once;
 
@@ -102,6 +102,7 @@ fn that_finds(bug: Bug) -> Scenario {
         Bug::LeftAnchors => a_turn_may_rot,
         Bug::LeftOrphans | Bug::LateOrphans => going_back_frees_what_has_no_name,
         Bug::UnfollowedUpdates => quiet_updates_stay,
+        Bug::JoinedSuccessors => updates_beside_a_look_stay,
         Bug::EndlessFolds => snapshots_wait_for_no_room_below,
         Bug::OneTwice => zones_stay_until_two_are_newer,
         Bug::FailedByRefusals => refusals_pass,
@@ -142,6 +143,7 @@ fn that_finds_with_damage(bug: Bug) -> Scenario {
         Bug::FreeBehindDamage => nothing_behind_damage_is_free,
         Bug::UnpassedPlaces => lists_grow_without_a_block_of_pointers,
         Bug::ReusedPlaces => lists_grow_after_one_has_rotted,
+        Bug::AwaitedLists => lists_grow_behind_a_block_that_is_not_read,
         _ => tree,
     }
 }

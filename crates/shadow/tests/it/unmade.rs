@@ -136,6 +136,16 @@ async fn three_files(volume: &Volume<Shadow>) -> Result<(), String> {
     Ok(())
 }
 
+/// The unit of the last block of the only list.
+fn last_of_list(image: &Image) -> u64 {
+    let is_of_list = |unit: &u64| {
+        let bytes = unit_of(image, *unit);
+        bytes.starts_with(b"DuSh") && bytes[6] == Kind::DIED.byte()
+    };
+    let of_lists = (32..image.size() / UNIT as u64 - 2).filter(is_of_list);
+    of_lists.max_by_key(|&unit| index(&unit_of(image, unit))).expect("there are some")
+}
+
 /// A volume with a snapshot, and a list of several blocks of its runs, of which the last has
 /// rotted; and then more blocks have died.
 fn rotten() -> Image {
@@ -147,12 +157,7 @@ fn rotten() -> Image {
         riddle(volume, "f0", 2).await?;
         riddle(volume, "f1", 2).await
     });
-    let is_of_list = |unit: &u64| {
-        let bytes = unit_of(&image, *unit);
-        bytes.starts_with(b"DuSh") && bytes[6] == Kind::DIED.byte()
-    };
-    let of_lists = (32..image.size() / UNIT as u64 - 2).filter(is_of_list);
-    let last = of_lists.max_by_key(|&unit| index(&unit_of(&image, unit))).expect("there are some");
+    let last = last_of_list(&image);
     assert!(index(&unit_of(&image, last)) > 0, "a list has several blocks");
     let mut rotten = image.clone();
     rotten.write(last * UNIT as u64 + 300, &[unit_of(&image, last)[300] ^ 4]);
@@ -176,6 +181,42 @@ pub(crate) fn lists_grow_after_one_has_rotted() -> Result<(), String> {
 #[test]
 fn a_list_that_has_rotted_is_in_nobodys_way() {
     assert_eq!(lists_grow_after_one_has_rotted(), Ok(()));
+}
+
+/// The device cannot read the last block of a list that grows: the volume goes on, over a stop and a
+/// start, and when the block can be read again nothing is lost.
+pub(crate) fn lists_grow_behind_a_block_that_is_not_read() -> Result<(), String> {
+    let executor = Executor::new(1);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 32 << 20)));
+    let image = used(&disk.contents(), async |volume| {
+        three_files(volume).await?;
+        make(volume, "one").await?;
+        riddle(volume, "f0", 2).await
+    });
+    let last = last_of_list(&image);
+    let mut image = image;
+    for (name, value) in [("f1", 3), ("f2", 4)] {
+        let executor = Executor::new(4);
+        let disk = Disk::new(&executor, image);
+        let at = last * UNIT as u64;
+        let unread = Fault::on(Verb::Read, Effect::Eio).within(at..at + UNIT as u64);
+        disk.inject(unread.forever());
+        let used = executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            riddle(&volume, name, value).await?;
+            volume.files.shutdown().await.map_err(told)
+        });
+        used?;
+        image = disk.contents();
+    }
+    findings(&image)?;
+    let image = used(&image, async |volume| delete(volume, "one", true).await.map(drop));
+    findings(&image)
+}
+
+#[test]
+fn a_block_of_a_list_that_is_not_read_ends_no_volume() {
+    assert_eq!(lists_grow_behind_a_block_that_is_not_read(), Ok(()));
 }
 
 /// A block of pointers to the blocks of lists has rotted: new runs go to places elsewhere, and the
