@@ -17,7 +17,8 @@
 //! flag stops the thread, which drops all its connections.
 //!
 //! Layers, from the bottom: `socket` is a path with its listener, `jobs` is long work, `head`
-//! checks a request before HTTP parses it, `routes` answers it, `client` sends requests.
+//! checks a request before HTTP parses it, `table` has the routes, `routes` answers them, `client`
+//! sends requests.
 //!
 //! Invariant: the thread that serves waits for nothing here, except at its end, until the other
 //! thread has dropped its connections.
@@ -29,6 +30,7 @@ mod head;
 mod jobs;
 mod routes;
 mod socket;
+mod table;
 
 use std::convert::Infallible;
 use std::io::{self, Cursor};

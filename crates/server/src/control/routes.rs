@@ -1,4 +1,4 @@
-//! Routes and their answers. docs/admin.md describes them.
+//! The answers to requests. docs/admin.md describes them.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::jobs::{Jobs, NotCancelled, View};
+use super::table::{self, Deed, LIST, Lookup};
 use super::{Answer, Ask, Info, Part, Question, Refused};
 
 /// Time that the thread that serves may take for a short task. It may be busy, or wait for a disk.
@@ -21,16 +22,8 @@ const ORDER_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Message if there is no answer.
 const BUSY: &str = "the server does not answer: it is busy, or ends";
-/// The order that lists the snapshots.
-const LIST: &str = "list";
-
 /// Maximum size of an order's arguments, in bytes.
 const MOST_SAID: usize = 64 << 10;
-
-/// List of the routes, for a request to any other.
-const ROUTES: &str = "GET /v1/info, GET /v1/jobs, GET /v1/jobs/ID, POST /v1/jobs/ID/cancel, POST \
-                      /v1/scrub, POST /v1/raid/ORDER, POST /v1/nvram/ORDER, GET /v1/snapshots, \
-                      POST /v1/snapshots/ORDER";
 
 /// A desk from the view of its clients.
 pub(super) struct Front {
@@ -42,16 +35,6 @@ pub(super) struct Front {
     pub(super) info: Info,
     /// Jobs of the volume.
     pub(super) jobs: Jobs,
-}
-
-enum Route<'a> {
-    Info,
-    Jobs,
-    Job(&'a str),
-    Cancel(&'a str),
-    Scrub,
-    Snapshots,
-    Act(Part, &'a str),
 }
 
 impl Part {
@@ -69,56 +52,30 @@ impl Part {
     }
 }
 
-impl<'a> Route<'a> {
-    fn of(path: &'a str) -> Option<Self> {
-        let parts: Vec<&str> = path.strip_prefix("/v1/")?.split('/').collect();
-        match parts[..] {
-            ["info"] => Some(Self::Info),
-            ["jobs"] => Some(Self::Jobs),
-            ["jobs", id] => Some(Self::Job(id)),
-            ["jobs", id, "cancel"] => Some(Self::Cancel(id)),
-            ["scrub"] => Some(Self::Scrub),
-            ["raid", order] => Some(Self::Act(Part::Raid, order)),
-            ["nvram", order] => Some(Self::Act(Part::Nvram, order)),
-            ["snapshots"] => Some(Self::Snapshots),
-            ["snapshots", order] if order != LIST => Some(Self::Act(Part::Snapshots, order)),
-            _ => None,
-        }
-    }
-
-    /// The method of the route: GET to read, POST to change.
-    fn method(&self) -> Method {
-        match self {
-            Self::Info | Self::Jobs | Self::Job(_) | Self::Snapshots => Method::GET,
-            Self::Cancel(_) | Self::Scrub | Self::Act(..) => Method::POST,
-        }
-    }
-}
-
 impl Front {
     /// Answers a request.
     pub(super) async fn answer(&self, method: &Method, path: &str, body: Incoming) -> Answer {
-        let Some(route) = Route::of(path) else {
-            let why = format!("there is no such route; there are these: {ROUTES}");
-            return Answer::refusal(StatusCode::NOT_FOUND, why);
-        };
-        let wanted = route.method();
-        if *method != wanted {
-            let allow = Some(if wanted == Method::GET { "GET" } else { "POST" });
-            let why = format!("{path} is asked for with {wanted}");
-            return Answer { allow, ..Answer::refusal(StatusCode::METHOD_NOT_ALLOWED, why) };
-        }
-        match route {
-            Route::Info => self.info().await,
-            Route::Jobs => Answer::good(&self.jobs.told()),
-            Route::Job(id) => self.job(id, |id| self.jobs.find(id).ok_or(NotCancelled::Unknown)),
-            Route::Cancel(id) => self.job(id, |id| self.jobs.cancel(id)),
-            Route::Scrub => {
-                ordered("scrub", self.ask_server(Ask::Scrub, LIVE_PATIENCE, BUSY).await)
+        let (deed, word) = match table::find(method, path) {
+            Lookup::Deed(deed, word) => (deed, word),
+            Lookup::OtherMethod(wanted) => {
+                let why = format!("{path} is asked for with {wanted}");
+                let refusal = Answer::refusal(StatusCode::METHOD_NOT_ALLOWED, why);
+                return Answer { allow: Some(wanted), ..refusal };
             }
-            Route::Snapshots => self.act(Part::Snapshots, LIST, Value::Null).await,
-            Route::Act(part, order) => match said(body).await {
-                Ok(said) => self.act(part, order, said).await,
+            Lookup::NoRoute => {
+                let why = format!("there is no such route; there are these: {}", table::list());
+                return Answer::refusal(StatusCode::NOT_FOUND, why);
+            }
+        };
+        match deed {
+            Deed::Info => self.info().await,
+            Deed::Jobs => Answer::good(&self.jobs.told()),
+            Deed::Job => self.job(word, |id| self.jobs.find(id).ok_or(NotCancelled::Unknown)),
+            Deed::Cancel => self.job(word, |id| self.jobs.cancel(id)),
+            Deed::Scrub => ordered("scrub", self.ask_server(Ask::Scrub, LIVE_PATIENCE, BUSY).await),
+            Deed::Snapshots => self.act(Part::Snapshots, LIST, Value::Null).await,
+            Deed::Act(part) => match said(body).await {
+                Ok(said) => self.act(part, word, said).await,
                 Err(refusal) => refusal,
             },
         }
