@@ -35,13 +35,14 @@ use vfs::{Credentials, Lost};
 
 use crate::accounts::Accounts;
 use crate::caller::Caller;
+use crate::counts::{Cells, Connected, ServerCounts};
 use crate::handle::fsid_of;
 use crate::mount::Lists;
 use crate::mount_lists::{self, Mounts};
 use crate::nfs3::convert;
 use crate::parties::{self, Known};
 use crate::planted::{Bug, is_planted};
-use crate::reports::Reports;
+use crate::reports::{Refusals, Reports};
 use crate::volume::Served;
 use crate::{
     Begin, Counters, Exports, Fsid, Handle, Key, Limits, MAX_TRANSFER, Reply, ReplyCache, Volumes,
@@ -73,6 +74,7 @@ pub struct Dispatcher {
     pub(crate) reply_memory: Rc<Pool>,
     observer: RefCell<Option<Rc<dyn CallObserver>>>,
     connections: Cell<u64>,
+    pub(crate) cells: Cells,
 }
 
 /// An observer that gets every answered call of a traced kind.
@@ -94,6 +96,7 @@ impl Dispatcher {
         volumes.declare(&exports);
         let shares = |bound| parties::shares(bound, volumes.iter().count());
         let pool = |bound, largest| Pool::new(bound, &shares(bound), largest);
+        let cells = Cells::new(volumes.iter().count());
         let longest = 2 * u64::from(MAX_TRANSFER); // with all else that counts
         Rc::new(Self {
             turns: pool(limits.calls.into(), 1),
@@ -110,6 +113,7 @@ impl Dispatcher {
             accounts: Accounts::default(),
             observer: RefCell::default(),
             connections: Cell::new(0),
+            cells,
             runtime,
         })
     }
@@ -215,6 +219,21 @@ impl Dispatcher {
     /// Counters of the reply cache.
     pub fn reply_cache_counters(&self) -> Counters {
         self.replies.counters()
+    }
+
+    /// A copy of the counters of calls.
+    pub fn counts(&self) -> ServerCounts {
+        self.cells.copy()
+    }
+
+    /// The connections of clients.
+    pub fn connected(&self) -> Connected {
+        self.cells.connected(self.runtime.clock.now())
+    }
+
+    /// Calls and mounts that were refused, by the reason.
+    pub fn refusals(&self) -> Refusals {
+        self.reports.refusals()
     }
 
     /// Waits until no call is being executed. No other begins while the permit is held.

@@ -28,6 +28,7 @@
 
 mod accounts;
 mod caller;
+pub mod counts;
 mod dispatcher;
 mod exports;
 mod handle;
@@ -54,6 +55,7 @@ pub use handle::{Fsid, HANDLE_SIZE, Handle, HandleBytes, LONG_HANDLE_SIZE, SNAPS
 pub use limits::{CALL_MEMORY, Limits, MAX_TRANSFER};
 pub use reply::{Reply, ReplyMemory};
 pub use reply_cache::{Counters, ReplyCache, Window};
+pub use reports::Refusals;
 pub use session::{Arriving, Session};
 pub use volume::{Volume, Volumes, VolumesError};
 

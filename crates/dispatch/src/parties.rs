@@ -13,13 +13,13 @@ pub(crate) const STRANGERS: usize = 0;
 /// Calls of all others that are about no volume, or about one that they may not use.
 const NO_VOLUME: usize = 1;
 /// The first volume; the others follow.
-const VOLUMES: usize = 2;
+pub(crate) const FIRST_VOLUME: usize = 2;
 /// The first two parties each have one part in this many of a bound.
 const SMALL_PART: u64 = 16;
 
 /// Whether a party is a volume, which its caller may use.
 pub(crate) fn is_volume(party: usize) -> bool {
-    party >= VOLUMES
+    party >= FIRST_VOLUME
 }
 
 /// The shares of a bound among this many volumes.
@@ -46,7 +46,7 @@ pub(crate) struct Known {
 /// none; `is_guest` says whether the client may use any.
 pub(crate) fn party_of(volume: Option<usize>, is_guest: impl FnOnce() -> bool) -> usize {
     match volume {
-        Some(volume) => VOLUMES + volume,
+        Some(volume) => FIRST_VOLUME + volume,
         None if is_guest() => NO_VOLUME,
         None => STRANGERS,
     }
@@ -61,7 +61,7 @@ mod tests {
         for bound in [1, 15, 16, 1000, 64 << 20] {
             for volumes in 1..20 {
                 let shares = shares(bound, volumes);
-                assert_eq!(shares.len(), VOLUMES + volumes);
+                assert_eq!(shares.len(), FIRST_VOLUME + volumes);
                 let least: u64 = shares.iter().map(|share| share.least).sum();
                 assert!(least <= bound * 5 / 8, "{least} of {bound} for {volumes}");
                 assert!(shares[STRANGERS].least > 0 || shares[STRANGERS].may_exceed);
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn only_volumes_are_taken_for_volumes() {
-        let parties = [STRANGERS, NO_VOLUME, VOLUMES, VOLUMES + 1, VOLUMES + 7];
+        let parties = [STRANGERS, NO_VOLUME, FIRST_VOLUME, FIRST_VOLUME + 1, FIRST_VOLUME + 7];
         assert_eq!(parties.map(is_volume), [false, false, true, true, true]);
     }
 }

@@ -1,7 +1,17 @@
 //! A reply to be sent.
 
 use bytes::Bytes;
+use nfs::{mount, nfs3};
 use runtime::pool::{Line, Tokens};
+
+use crate::counts::{CallKind, Verdict};
+
+/// Offsets in a reply: whether the RPC layer denied it, whether it accepted it, and the status of
+/// the procedure. Before them are the record mark, the number of the call, its direction, and an
+/// empty verifier.
+const REPLY_STATE: usize = 12;
+const ACCEPT_STATE: usize = 24;
+const STATUS: usize = 28;
 
 /// The bytes to send, in pieces one after the other, record mark included.
 pub struct Reply {
@@ -58,10 +68,27 @@ impl Reply {
 
     /// Whether it is a refusal. For [`crate::planted`] alone.
     pub(crate) fn is_refusal(&self) -> bool {
-        /// The record mark, and a reply's header.
-        const BEFORE_STATUS: usize = 28;
-        let bytes = self.segments.concat();
-        bytes.get(BEFORE_STATUS..BEFORE_STATUS + 4).is_some_and(|status| status != [0; 4])
+        self.word(STATUS).is_some_and(|status| status != 0)
+    }
+
+    /// The outcome of the call, which was of this kind. NULL and most procedures of MOUNT have no
+    /// status.
+    pub(crate) fn verdict(&self, kind: CallKind) -> Verdict {
+        if [REPLY_STATE, ACCEPT_STATE].iter().any(|&at| self.word(at) != Some(0)) {
+            return Verdict::Rejected;
+        }
+        let has_status = match kind {
+            CallKind::Nfs(procedure) => procedure != nfs3::Procedure::Null,
+            CallKind::Mount(procedure) => procedure == mount::Procedure::Mnt,
+            CallKind::Unknown => false,
+        };
+        Verdict::Status(if has_status { self.word(STATUS).unwrap_or_default() } else { 0 })
+    }
+
+    /// A word of the header, by its offset. All of the header is in the first piece.
+    fn word(&self, at: usize) -> Option<u32> {
+        let word = self.segments.first()?.get(at..)?.first_chunk()?;
+        Some(u32::from_be_bytes(*word))
     }
 
     /// The pieces.

@@ -2,7 +2,7 @@
 //! call has met. They suffice to repair either, and are limited so that they fill neither the log
 //! nor the memory.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -27,6 +27,18 @@ pub(crate) struct Reports {
     refusals: RefCell<Period<(IpAddr, Reason)>>,
     damage: RefCell<Period<(Fsid, ObjectId)>>,
     failures: RefCell<Period<(Fsid, ObjectId)>>,
+    counts: Cell<Refusals>,
+}
+
+/// Number of refused mounts and calls, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// No rule admits the client.
+    pub rule: u64,
+    /// The path leads to no directory.
+    pub path: u64,
+    /// Another version of the protocol, or credentials that are not accepted.
+    pub protocol: u64,
 }
 
 /// The reason why a client is turned away. Each is logged once in a period for the same client.
@@ -102,12 +114,24 @@ impl<K: PartialEq> Period<K> {
 impl Reports {
     /// No lines yet.
     pub(crate) fn new(clock: Rc<dyn Clock>) -> Self {
-        let (refusals, damage, failures) = Default::default();
-        Self { clock, refusals, damage, failures }
+        let (refusals, damage, failures, counts) = Default::default();
+        Self { clock, refusals, damage, failures, counts }
     }
 
-    /// Whether a line about a client and this reason may be logged.
+    /// Number of refusals.
+    pub(crate) fn refusals(&self) -> Refusals {
+        self.counts.get()
+    }
+
+    /// Counts a refusal. Returns whether a line about the client and this reason may be logged.
     fn admits_refusal(&self, client: IpAddr, reason: Reason) -> bool {
+        let mut counts = self.counts.get();
+        match reason {
+            Reason::Rule(_) => counts.rule += 1,
+            Reason::Path => counts.path += 1,
+            Reason::Protocol => counts.protocol += 1,
+        }
+        self.counts.set(counts);
         let more = |unreported| {
             tracing::warn!(unreported, "more clients were refused in the minute before")
         };

@@ -15,6 +15,7 @@ use runtime::pool::{Line, Pool, Tokens};
 use trace::Begun;
 
 use crate::accounts::Holdings;
+use crate::counts::{CallKind, ConnectionCells, EndedCall, add};
 use crate::dispatcher::{Dispatcher, Execution, is_remembered};
 use crate::nfs3::listing_size;
 use crate::parties::{Known, STRANGERS};
@@ -40,8 +41,9 @@ pub struct Session {
     /// What all connections of the client hold.
     holdings: Holdings,
     reply_memory: Rc<Pool>,
-    /// The number of the connection, for an observer.
+    /// The number of the connection.
     number: u64,
+    cells: Rc<ConnectionCells>,
     known: Cell<Option<Known>>,
     /// See [`crate::planted::connection_key`].
     planted_key: u64,
@@ -91,8 +93,19 @@ impl Session {
         let planted_key = planted::connection_key();
         let number = dispatcher.next_connection();
         let holdings = dispatcher.accounts.of(client, shares.len());
+        let cells = ConnectionCells::new(client, dispatcher.runtime.clock.now());
+        dispatcher.cells.connect(number, cells.clone());
         let known = Cell::new(None);
-        Rc::new(Self { dispatcher, client, holdings, reply_memory, number, known, planted_key })
+        Rc::new(Self {
+            dispatcher,
+            client,
+            holdings,
+            reply_memory,
+            number,
+            cells,
+            known,
+            planted_key,
+        })
     }
 
     /// The party that must get memory for a call with this beginning of its record: the first
@@ -105,8 +118,13 @@ impl Session {
     /// that of its execution. Among the waiters the client that holds the least comes first, unless
     /// a party would keep others from their share; for one client, the first.
     pub async fn request_memory(&self, party: usize, bytes: usize) -> Tokens {
-        let memory = &self.dispatcher.request_memory;
-        memory.acquire_for(party, &self.holdings.requests, bytes as u64 + CALL_MEMORY).await
+        let (memory, account) = (&self.dispatcher.request_memory, &self.holdings.requests);
+        let bytes = bytes as u64 + CALL_MEMORY;
+        if let Some(taken) = memory.try_acquire_for(party, account, bytes) {
+            return taken;
+        }
+        add(&self.dispatcher.cells.memory_waits, 1);
+        memory.acquire_for(party, account, bytes).await
     }
 
     /// Memory for a call of `bytes` that is still arriving, to be taken before the rest is read.
@@ -141,13 +159,16 @@ impl Session {
         let party = memory.party().unwrap_or(STRANGERS);
         let list_length = |procedure| self.dispatcher.list_length(procedure);
         let plan = Plan::of(&record, party, list_length);
-        let call = WaitingCall { watched: self.watch(&record), record, memory };
+        let start = self.dispatcher.runtime.clock.now();
+        let call = WaitingCall { watched: self.watch(&record), start, record, memory };
         if let Some(granted) = self.try_grant(party, &plan) {
             return self.execute(call, plan, granted);
         }
         let session = self.clone();
         let waiting = async move {
+            let wait = session.dispatcher.cells.wait();
             let granted = session.grant(party, &plan).await;
+            wait.end(session.dispatcher.runtime.clock.now().0.saturating_sub(start.0));
             session.execute(call, plan, granted).await
         };
         waiting.boxed_local()
@@ -156,8 +177,8 @@ impl Session {
     /// The record for an observer of a call that begins now, if there is one.
     fn watch(&self, record: &Record) -> Option<Box<Watched>> {
         let observer = self.dispatcher.observer()?;
-        let (begun, start) = (Begun::seen(record)?, self.dispatcher.runtime.clock.now());
-        Some(Box::new(Watched { observer, begun, start }))
+        let begun = Begun::seen(record)?;
+        Some(Box::new(Watched { observer, begun }))
     }
 
     /// The resources of a call besides the memory of its record. As for that, among the waiters the
@@ -193,14 +214,21 @@ impl Session {
         plan: Plan,
         granted: Granted,
     ) -> LocalBoxFuture<'static, Option<Reply>> {
-        let WaitingCall { record, memory, watched } = call;
+        let WaitingCall { record, memory, start, watched } = call;
         let Granted { reply_memory, turn } = granted;
         let (dispatcher, client) = (self.dispatcher.clone(), self.client);
+        let party = memory.party().unwrap_or(STRANGERS);
+        let received = record.memory() as u64;
         let (planted_key, _held) = (self.planted_key, [memory, turn]);
         let execution = Execution { dispatcher, client, record, planted_key, _held };
         let end = CallEnd {
             dispatcher: self.dispatcher.clone(),
             connection: self.number,
+            cells: self.cells.clone(),
+            kind: plan.kind,
+            party,
+            start,
+            received,
             reply_memory,
             least: plan.least_reply,
             watched,
@@ -224,6 +252,8 @@ impl Session {
 struct WaitingCall {
     record: Record,
     memory: Tokens,
+    /// Time of its arrival.
+    start: Instant,
     watched: Option<Box<Watched>>,
 }
 
@@ -231,7 +261,6 @@ struct WaitingCall {
 struct Watched {
     observer: Rc<dyn CallObserver>,
     begun: Begun,
-    start: Instant,
 }
 
 /// Memory for a reply, and a turn.
@@ -243,8 +272,15 @@ struct Granted {
 /// The work left when a call was executed.
 struct CallEnd {
     dispatcher: Rc<Dispatcher>,
-    /// The number of the connection.
+    /// The number of the connection, and its counters.
     connection: u64,
+    cells: Rc<ConnectionCells>,
+    kind: CallKind,
+    party: usize,
+    /// Time of the call's arrival.
+    start: Instant,
+    /// Bytes of the call.
+    received: u64,
     reply_memory: ReplyMemory,
     /// The least that the reply counts for.
     least: u32,
@@ -254,20 +290,44 @@ struct CallEnd {
 impl CallEnd {
     fn reply(mut self, reply: Option<Reply>) -> Option<Reply> {
         let reply = reply?;
+        let length = reply.length() as u64;
         if !is_planted(Bug::WholeReservations) {
-            self.reply_memory.resize((reply.length() as u64).max(self.least.into()));
+            self.reply_memory.resize(length.max(self.least.into()));
         }
+        let now = self.dispatcher.runtime.clock.now();
+        self.count(&reply, length, now);
         let reply = reply.holding(self.reply_memory);
         if let Some(watched) = self.watched {
-            let times = (watched.start, self.dispatcher.runtime.clock.now());
+            let times = (self.start, now);
             watched.observer.answered(watched.begun, times, self.connection, reply.segments());
         }
         Some(reply)
+    }
+
+    /// Counts the answered call, for its volume and its connection.
+    fn count(&self, reply: &Reply, length: u64, now: Instant) {
+        let ended = EndedCall {
+            party: self.party,
+            kind: self.kind,
+            verdict: reply.verdict(self.kind),
+            ns: now.0.saturating_sub(self.start.0),
+            received: self.received,
+            sent: length,
+        };
+        self.dispatcher.cells.note(&ended);
+        self.cells.note(&ended, now);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.dispatcher.cells.disconnect(self.number);
     }
 }
 
 /// The resources that a call will need, known before it has its turn.
 struct Plan {
+    kind: CallKind,
     /// Whether it must run to its end.
     may_change: bool,
     /// The data of its reply, if it may be large, in bytes.
@@ -298,8 +358,10 @@ impl Plan {
         is_admitted: bool,
         list_length: impl FnOnce(mount::Procedure) -> u32,
     ) -> Self {
-        let short = Self { may_change: false, reply_bytes: 0, least_reply: 0 };
-        let Some((program, procedure)) = rpc::Call::target(record) else { return short };
+        let target = rpc::Call::target(record);
+        let kind = CallKind::of(target);
+        let short = Self { kind, may_change: false, reply_bytes: 0, least_reply: 0 };
+        let Some((program, procedure)) = target else { return short };
         if program == rpc::PROGRAM_MOUNT {
             let lists = [mount::Procedure::Dump, mount::Procedure::Export];
             let list = lists.into_iter().find(|&list| procedure == list as u32);

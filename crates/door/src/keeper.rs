@@ -12,7 +12,7 @@ use futures::FutureExt;
 use futures::future::{Either, select};
 use runtime::Runtime;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, ConnectionError};
 use crate::places::{Occupant, Places};
 use crate::{Listener, Stream, Switch, seldom};
 
@@ -46,6 +46,29 @@ pub struct Door {
     stop: Switch,
     /// Thrown when the remaining connections must go.
     abandon: Switch,
+    counts: Rc<Cell<DoorCounts>>,
+}
+
+/// Number of connections since the start, by what became of them. Those that are left of
+/// `accepted` wait for a place, or are open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DoorCounts {
+    /// All that were accepted.
+    pub accepted: u64,
+    /// Accepts that failed.
+    pub failed: u64,
+    /// Sent away, for want of a place.
+    pub sent_away: u64,
+    /// Closed by the peer, or at the end of the server.
+    pub closed: u64,
+    /// Closed to make room for another client.
+    pub displaced: u64,
+    /// Broken by the network.
+    pub lost: u64,
+    /// Closed because the peer's bytes were no calls.
+    pub garbled: u64,
+    /// Closed because the peer neither sent the rest of a call nor took its replies.
+    pub given_up: u64,
 }
 
 impl Door {
@@ -67,7 +90,13 @@ impl Door {
             max_calls: bounds.calls_per_connection,
             stop,
             abandon: Switch::default(),
+            counts: Rc::default(),
         })
+    }
+
+    /// Number of connections since the start.
+    pub fn counts(&self) -> DoorCounts {
+        self.counts.get()
     }
 
     /// Connections that have a place, and clients that wait for one.
@@ -81,9 +110,11 @@ impl Door {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
+                    count(&self.counts, |counts| &mut counts.accepted);
                     self.runtime.tasks.spawn(self.clone().admit(stream, peer).boxed_local());
                 }
                 Err(error) => {
+                    count(&self.counts, |counts| &mut counts.failed);
                     let is_crowded = L::is_crowded(&error);
                     if is_crowded {
                         self.places.relieve();
@@ -104,10 +135,14 @@ impl Door {
         let place = match select(enter, self.stop.wait().boxed_local()).await {
             Either::Left((Some(place), _)) => place,
             Either::Left((None, _)) => {
+                count(&self.counts, |counts| &mut counts.sent_away);
                 tracing::debug!(%peer, "sent away: no place is free for it");
                 return;
             }
-            Either::Right(_) => return,
+            Either::Right(_) => {
+                count(&self.counts, |counts| &mut counts.closed);
+                return;
+            }
         };
         self.serve(stream, peer, place.occupant().clone()).await;
         drop(place);
@@ -124,9 +159,11 @@ impl Door {
         let stop = seldom(select(stop, asked.boxed_local())).map(drop).boxed_local();
         let (session, runtime) = (self.dispatcher.connect(peer.ip()), self.runtime.clone());
         let abandon = seldom(self.abandon.wait()).boxed_local();
+        let counts = self.counts.clone();
         let (max_calls, is_stranger) = (self.max_calls, !self.dispatcher.knows(peer.ip()));
         async move {
             if let Err(error) = stream.prepare(is_stranger) {
+                count(&counts, |counts| &mut counts.lost);
                 tracing::debug!(%peer, %error, "gone before it was served");
                 return;
             }
@@ -135,6 +172,14 @@ impl Door {
             let connection = Connection::new(stream, session, clock, max_calls, stop);
             let connection = connection.noted_by(occupant.clone());
             let served = select(connection, abandon).await;
+            count(&counts, |counts| match &served {
+                Either::Left((Ok(_), _)) if occupant.is_asked() => &mut counts.displaced,
+                Either::Left((Ok(_), _)) => &mut counts.closed,
+                Either::Left((Err(ConnectionError::Io(_)), _)) => &mut counts.lost,
+                Either::Left((Err(ConnectionError::GivenUp(_)), _)) => &mut counts.given_up,
+                Either::Left((Err(_), _)) => &mut counts.garbled,
+                Either::Right(_) => &mut counts.given_up,
+            });
             match served {
                 Either::Left((Ok(_), _)) if occupant.leaves_quietly() => {} // others want its place
                 Either::Left((Ok(stream), _)) => linger(stream, &runtime).await,
@@ -157,6 +202,13 @@ impl Door {
             all.await;
         }
     }
+}
+
+/// Counts a connection.
+fn count(counts: &Cell<DoorCounts>, which: impl FnOnce(&mut DoorCounts) -> &mut u64) {
+    let mut now = counts.get();
+    *which(&mut now) += 1;
+    counts.set(now);
 }
 
 /// Closes our side and waits a little for the peer's. A socket that is closed while calls still

@@ -30,7 +30,7 @@ mod stream;
 mod switch;
 
 pub use connection::{RECORD_BEAT, REPLY_BEAT, TURN_BYTES, TURN_CALLS};
-pub use keeper::{Bounds, Door, GRACE, LINGER};
+pub use keeper::{Bounds, Door, DoorCounts, GRACE, LINGER};
 pub use patience::{LEAST, PATIENCE};
 pub use places::{LEAVING, MAX_AT_DOOR, QUIET};
 pub use seldom::seldom;

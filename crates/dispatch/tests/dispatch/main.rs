@@ -6,6 +6,7 @@ mod memory;
 
 mod caller;
 mod changes;
+mod counted;
 mod delayed;
 mod directory;
 mod durability;
