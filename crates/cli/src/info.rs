@@ -2,6 +2,7 @@
 //! otherwise the superblock and the log are read. A volume that another program uses is read as
 //! well: its disk may then be some seconds out of date.
 
+mod inside;
 mod live;
 mod log;
 mod object;

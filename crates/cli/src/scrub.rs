@@ -74,6 +74,28 @@ pub(crate) struct Scrub {
     error: Option<String>,
 }
 
+impl Scrub {
+    /// Bytes that were compared, and their total.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        (self.done_bytes, self.total_bytes)
+    }
+
+    /// Number of places that were rewritten.
+    pub(crate) fn mended(&self) -> u64 {
+        self.mended
+    }
+
+    /// Number of places with no good copy left.
+    pub(crate) fn lost(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// Reason why it did not complete.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+}
+
 /// A place with no good copy left.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Lost {

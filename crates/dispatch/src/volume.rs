@@ -169,6 +169,12 @@ impl Volumes {
         }
     }
 
+    /// For each volume, in the order of the start: its name, whether it has stopped, and whether a
+    /// call has met damage.
+    pub fn troubles(&self) -> impl Iterator<Item = (&str, bool, bool)> {
+        self.served().map(|it| (it.name.as_str(), it.has_lost(), it.is_damaged.get()))
+    }
+
     /// All volumes, with their state.
     pub(crate) fn served(&self) -> impl Iterator<Item = &Served> {
         self.0.iter().map(Rc::as_ref)

@@ -17,8 +17,8 @@
 //! flag stops the thread, which drops all its connections.
 //!
 //! Layers, from the bottom: `socket` is a path with its listener, `jobs` is long work, `head`
-//! checks a request before HTTP parses it, `table` has the routes, `routes` answers them, `client`
-//! sends requests.
+//! checks a request before HTTP parses it, `inside` makes JSON and metrics of
+//! the counters, `table` has the routes, `routes` answers them, `client` sends requests.
 //!
 //! Invariant: the thread that serves waits for nothing here, except at its end, until the other
 //! thread has dropped its connections.
@@ -27,6 +27,7 @@
 
 pub mod client;
 mod head;
+mod inside;
 mod jobs;
 mod routes;
 mod socket;
@@ -41,6 +42,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
+use dispatch::counts::Connected;
 use futures::future::LocalBoxFuture;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -55,9 +57,18 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+use inside::ServerCopy;
+pub use inside::{
+    ClientConnection, Health, ServerClients, ServerCounters, ServerStatus, Serving, VolumeCopy,
+    VolumeHealth, VolumeStatus, VolumeTroubles,
+};
 pub use jobs::{End, Job, Jobs};
 use routes::Front;
 pub use socket::{ClaimError, Socket};
+
+/// Media types of answers.
+const JSON_TYPE: &str = "application/json";
+const METRICS_TYPE: &str = "text/plain; version=0.0.4";
 
 /// Name of the socket in the folder of a volume.
 pub const SOCKET_NAME: &str = "control.sock";
@@ -79,8 +90,9 @@ pub struct Desk {
     pub volume: String,
     /// Listening socket.
     pub socket: Socket,
-    /// Statistics that only the thread that serves has; the argument is the export's durability
-    /// (`durable` or `delayed`). Called on that thread; it reads counters and waits for nothing.
+    /// Copies the statistics that only the thread that serves has; the argument is the export's
+    /// durability (`durable` or `delayed`). Called on that thread; it reads counters, waits for
+    /// nothing, and formats nothing.
     pub live: Live,
     /// Completes the statistics to the JSON text of `GET /v1/info`, or returns the reason why it
     /// cannot. Called on another thread; it may read disks.
@@ -99,7 +111,7 @@ pub struct Desk {
 }
 
 /// Type of [`Desk::live`].
-pub type Live = Rc<dyn Fn(&'static str) -> Value>;
+pub type Live = Rc<dyn Fn(&'static str) -> Box<dyn VolumeCopy>>;
 /// Starts long work, and returns the number of its job or the reason for a refusal.
 pub type Begin = Rc<dyn Fn() -> Result<u64, Refused>>;
 /// Handler of orders, see [`Desk::act`]: the order and its arguments.
@@ -127,10 +139,18 @@ pub type Info = Arc<dyn Fn(Value) -> Result<String, String> + Send + Sync>;
 pub struct Answer {
     /// HTTP status.
     pub status: u16,
-    /// JSON text: the requested object, or `{"error": "a sentence"}`.
+    /// JSON text: the requested object, or `{"error": "a sentence"}`; or the metrics.
     pub body: String,
+    /// Media type of the body.
+    content_type: &'static str,
     /// The allowed method, if another one was refused.
     allow: Option<&'static str>,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self { status: 200, body: String::new(), content_type: JSON_TYPE, allow: None }
+    }
 }
 
 impl Answer {
@@ -141,7 +161,15 @@ impl Answer {
     }
 
     fn good(body: &Value) -> Self {
-        Self { status: 200, body: format!("{body:#}\n"), allow: None }
+        Self { body: format!("{body:#}\n"), ..Self::default() }
+    }
+
+    fn of((status, body): (u16, Value)) -> Self {
+        Self { status, ..Self::good(&body) }
+    }
+
+    fn text(body: String) -> Self {
+        Self { body, content_type: METRICS_TYPE, ..Self::default() }
     }
 
     fn refusal(status: StatusCode, why: impl Into<String>) -> Self {
@@ -158,7 +186,10 @@ struct Question {
 
 /// Kind of a request, with the channel for its reply.
 enum Ask {
-    Live(oneshot::Sender<Value>),
+    Live(oneshot::Sender<Box<dyn VolumeCopy>>),
+    Server(oneshot::Sender<ServerCopy>),
+    /// Connections, and the names of the volumes.
+    Clients(oneshot::Sender<(Connected, Vec<String>)>),
     Scrub(oneshot::Sender<Result<Value, Refused>>),
     Act(Part, String, Value, oneshot::Sender<Result<Value, Refused>>),
 }
@@ -173,6 +204,49 @@ enum Part {
     Snapshots,
 }
 
+/// A desk on the thread that serves.
+struct OpenDesk {
+    volume: String,
+    live: Live,
+    orders: Orders,
+}
+
+struct Orders {
+    scrub: Begin,
+    raid: Act,
+    nvram: Act,
+    snapshots: Act,
+}
+
+/// Replies to a request at a desk, or begins to. The client may be gone.
+fn answer(ask: Ask, desk: &OpenDesk, all: &[OpenDesk], server: &impl Serving) {
+    let copy = |desk: &OpenDesk| (desk.live)(server.durability(&desk.volume));
+    match ask {
+        Ask::Live(reply) => drop(reply.send(copy(desk))),
+        Ask::Server(reply) => {
+            let volumes = all.iter().map(|desk| (desk.volume.clone(), copy(desk))).collect();
+            drop(reply.send(ServerCopy { counters: server.counters(), volumes }));
+        }
+        Ask::Clients(reply) => {
+            let names = server.counters().volumes.into_iter().map(|volume| volume.name);
+            drop(reply.send((server.connected(), names.collect())));
+        }
+        Ask::Scrub(reply) => {
+            let begun = (desk.orders.scrub)();
+            drop(reply.send(begun.map(|job| json!({ "job": job }))));
+        }
+        Ask::Act(part, order, said, reply) => {
+            let act = match part {
+                Part::Raid => &desk.orders.raid,
+                Part::Nvram => &desk.orders.nvram,
+                Part::Snapshots => &desk.orders.snapshots,
+            };
+            let acting = act(order, said);
+            tokio::task::spawn_local(async move { drop(reply.send(acting.await)) });
+        }
+    }
+}
+
 /// The open channel. Dropping it closes it and removes its sockets.
 #[derive(Default)]
 pub struct Control {
@@ -182,15 +256,12 @@ pub struct Control {
 }
 
 impl Control {
-    /// Starts to answer at these desks; `durability` returns the durability of the export of a
-    /// volume. Call it on the thread that serves, within its reactor.
+    /// Starts to answer at these desks of a server. Call it on the thread that serves, within its
+    /// reactor.
     ///
     /// # Errors
     /// The operating system's error, if it provides no thread or no event queue.
-    pub fn open(
-        desks: Vec<Desk>,
-        durability: impl Fn(&str) -> &'static str + 'static,
-    ) -> io::Result<Self> {
+    pub fn open(desks: Vec<Desk>, server: impl Serving + 'static) -> io::Result<Self> {
         if desks.is_empty() {
             return Ok(Self::default());
         }
@@ -199,29 +270,17 @@ impl Control {
             .max_blocking_threads(READERS)
             .build()?;
         let (ask, mut asked) = mpsc::channel::<Question>(CLIENTS);
-        let (mut lives, mut fronts, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut open, mut fronts, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
         for (desk, one) in desks.into_iter().enumerate() {
             let Desk { volume, socket, live, info, jobs, scrub, act, nvram, snapshots } = one;
-            lives.push((volume, live, scrub, act, nvram, snapshots));
+            let orders = Orders { scrub, raid: act, nvram, snapshots };
+            open.push(OpenDesk { volume, live, orders });
             sockets.push(socket.path().to_owned());
             fronts.push((socket, Arc::new(Front { desk, ask: ask.clone(), info, jobs })));
         }
         tokio::task::spawn_local(async move {
             while let Some(Question { desk, ask }) = asked.recv().await {
-                let (volume, live, scrub, raid, nvram, snapshots) = &lives[desk];
-                // The client may be gone.
-                match ask {
-                    Ask::Live(reply) => drop(reply.send(live(durability(volume)))),
-                    Ask::Scrub(reply) => drop(reply.send(scrub().map(|job| json!({ "job": job })))),
-                    Ask::Act(part, order, said, reply) => {
-                        let acting = match part {
-                            Part::Raid => raid(order, said),
-                            Part::Nvram => nvram(order, said),
-                            Part::Snapshots => snapshots(order, said),
-                        };
-                        tokio::task::spawn_local(async move { drop(reply.send(acting.await)) });
-                    }
-                }
+                answer(ask, &open[desk], &open, &server);
             }
         });
         let (stop, mut stopped) = watch::channel(false);
@@ -314,7 +373,7 @@ async fn attend(stream: UnixStream, front: Arc<Front>) {
 
 fn response(answer: &Answer) -> Response<Full<Bytes>> {
     let mut response =
-        Response::builder().status(answer.status).header(CONTENT_TYPE, "application/json");
+        Response::builder().status(answer.status).header(CONTENT_TYPE, answer.content_type);
     if let Some(allow) = answer.allow {
         response = response.header(ALLOW, allow);
     }

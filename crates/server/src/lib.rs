@@ -9,6 +9,7 @@
 //! - `rpcbind`: registration of the ports, if the configuration asks for it;
 //! - `shares`, `ready`: who may do what with each volume, and how to mount it;
 //! - `recording`: a trace of the clients' calls;
+//! - [`metrics`]: text of metrics;
 //! - [`control`]: the control channel of each volume, and the client of it;
 //! - [`config`]: the file `duramen.toml`;
 //! - [`reactor`]: tokio as a [`runtime::Runtime`], for the engines;
@@ -28,6 +29,7 @@ pub mod config;
 pub mod control;
 mod descriptors;
 pub mod disks;
+pub mod metrics;
 pub mod reactor;
 mod ready;
 mod recording;

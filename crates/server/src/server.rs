@@ -9,15 +9,17 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use dispatch::counts::Connected;
 use dispatch::{Dispatcher, Exports, Volume, Volumes, VolumesError};
 use door::{Bounds, Door, Switch};
 use futures::FutureExt;
 use futures::future::{join_all, select};
-use runtime::Runtime;
+use runtime::{Instant, Runtime};
 use tokio::net::TcpSocket;
 use vfs::{FsError, RootDirectory};
 
 use crate::config::{Config, ConfigError};
+use crate::control::{ServerCounters, Serving, VolumeTroubles};
 use crate::ready::ReadyInfo;
 use crate::recording::Recording;
 use crate::shares::Share;
@@ -94,14 +96,18 @@ pub struct Server {
     listeners: Vec<TcpListener>,
     ready: ReadyInfo,
     recording: Option<Rc<Recording>>,
+    door: Rc<Door>,
     stop: Switch,
 }
 
 /// Handle to control a running server.
 #[derive(Clone)]
 pub struct ServerHandle {
+    runtime: Runtime,
+    start: Instant,
     stop: Switch,
     dispatcher: Rc<Dispatcher>,
+    door: Rc<Door>,
     file: Option<PathBuf>,
     refused: Vec<String>,
 }
@@ -138,7 +144,8 @@ impl Server {
         let shares = shares(&dispatcher).await;
         let ready = ReadyInfo { addresses, shares, registered: false };
         let (runtime, stop) = (runtime.clone(), Switch::default());
-        Ok(Self { runtime, settings, dispatcher, listeners, ready, recording, stop })
+        let door = open_door(&runtime, &settings.config, &dispatcher, &stop);
+        Ok(Self { runtime, settings, dispatcher, listeners, ready, recording, door, stop })
     }
 
     /// Addresses and volumes of the server.
@@ -149,8 +156,10 @@ impl Server {
     /// A handle to control the server while it runs.
     pub fn handle(&self) -> ServerHandle {
         let (stop, dispatcher) = (self.stop.clone(), self.dispatcher.clone());
+        let (runtime, door) = (self.runtime.clone(), self.door.clone());
         let Settings { file, refused, .. } = self.settings.clone();
-        ServerHandle { stop, dispatcher, file, refused }
+        let start = runtime.clock.now();
+        ServerHandle { runtime, start, stop, dispatcher, door, file, refused }
     }
 
     /// Registers the ports with rpcbind, if the configuration asks for it. A failure is a warning.
@@ -173,7 +182,7 @@ impl Server {
     /// # Errors
     /// [`ServeError::Shutdown`] if a volume could not be left clean; the others still are.
     pub async fn run(self) -> Result<(), ServeError> {
-        let door = self.door();
+        let door = self.door.clone();
         let accept = self.listeners.iter().map(|listener| door.accept(listener));
         select(join_all(accept).boxed_local(), self.stop.wait().boxed_local()).await;
         self.unregister().await;
@@ -186,15 +195,6 @@ impl Server {
         self.recording.iter().for_each(|recording| recording.finish());
         tell_repetitions(self.dispatcher.reply_cache_counters());
         shut_down(self.dispatcher.volumes().iter()).await
-    }
-
-    fn door(&self) -> Rc<Door> {
-        let limits = &self.settings.config.limits;
-        let bounds = Bounds {
-            connections: descriptors::places_for(limits.connections as u64),
-            calls_per_connection: limits.calls_per_connection as usize,
-        };
-        Door::new(self.runtime.clone(), self.dispatcher.clone(), bounds, self.stop.clone())
     }
 
     async fn unregister(&self) {
@@ -244,16 +244,56 @@ impl ServerHandle {
         self.file.is_some()
     }
 
-    /// Durability of a volume's export: `durable`, or `delayed` if replies do not wait for the
-    /// disk.
-    pub fn durability(&self, volume: &str) -> &'static str {
-        if self.dispatcher.is_delayed(volume) { "delayed" } else { "durable" }
-    }
-
     /// Counters of the reply cache.
     pub fn reply_cache_counters(&self) -> dispatch::Counters {
         self.dispatcher.reply_cache_counters()
     }
+}
+
+impl Serving for ServerHandle {
+    fn durability(&self, volume: &str) -> &'static str {
+        if self.dispatcher.is_delayed(volume) { "delayed" } else { "durable" }
+    }
+
+    fn counters(&self) -> ServerCounters {
+        let dispatcher = &self.dispatcher;
+        let troubles = |(name, is_stopped, is_damaged): (&str, _, _)| VolumeTroubles {
+            name: name.to_owned(),
+            is_stopped,
+            is_damaged,
+        };
+        ServerCounters {
+            uptime: self.runtime.clock.now().since(self.start),
+            volumes: dispatcher.volumes().troubles().map(troubles).collect(),
+            refused_volumes: self.refused.clone(),
+            calls: dispatcher.counts(),
+            refusals: dispatcher.refusals(),
+            reply_cache: dispatcher.reply_cache_counters(),
+            remembered: dispatcher.remembered(),
+            under_way: dispatcher.under_way(),
+            arriving: dispatcher.arriving(),
+            executing: dispatcher.turns_taken(),
+            connections: self.door.occupants(),
+            door: self.door.counts(),
+        }
+    }
+
+    fn connected(&self) -> Connected {
+        self.dispatcher.connected()
+    }
+}
+
+fn open_door(
+    runtime: &Runtime,
+    config: &Config,
+    dispatcher: &Rc<Dispatcher>,
+    stop: &Switch,
+) -> Rc<Door> {
+    let bounds = Bounds {
+        connections: descriptors::places_for(config.limits.connections as u64),
+        calls_per_connection: config.limits.calls_per_connection as usize,
+    };
+    Door::new(runtime.clone(), dispatcher.clone(), bounds, stop.clone())
 }
 
 /// The volumes, and who may do what with them now.

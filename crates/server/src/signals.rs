@@ -34,9 +34,7 @@ pub async fn serve(
     let mut server = Server::bind(runtime, volumes, settings).await?;
     server.register().await;
     let handle = server.handle();
-    let asked = handle.clone();
-    let durability = move |volume: &str| asked.durability(volume);
-    let _control = Control::open(desks, durability).map_err(ServeError::Control)?;
+    let _control = Control::open(desks, handle.clone()).map_err(ServeError::Control)?;
     ready(server.ready());
     let run = server.run();
     pin_mut!(run);

@@ -5,11 +5,30 @@ use std::path::PathBuf;
 
 use nvram::health::Health;
 use serde::{Deserialize, Serialize};
+use server::control::{Health as Judged, VolumeHealth};
+use server::metrics::{Metric, Page};
 
 use super::Front;
 use super::lower::LowerStatus;
 use super::twins::{CopyState, CopyStatus};
 use crate::size::show_size;
+
+static UP: Metric = Metric::gauge(
+    "duramen_nvram_up",
+    "Whether writes are durable in the NVRAM: 1, or 0 if they go to the disks.",
+);
+static DIRTY: Metric =
+    Metric::gauge("duramen_nvram_dirty_bytes", "Bytes in the NVRAM that are not on the disks.");
+static SIZE: Metric = Metric::gauge("duramen_nvram_size_bytes", "Size of the NVRAM.");
+static LOST: Metric = Metric::gauge("duramen_nvram_lost_bytes", "Bytes that the NVRAM has lost.");
+static WRITES: Metric = Metric::counter(
+    "duramen_nvram_writes_total",
+    "Writes to the NVRAM: to a dirty or a clean block, to a new one, or passed by it.",
+);
+static WRITE_BACKS: Metric = Metric::counter(
+    "duramen_nvram_write_backs_total",
+    "Blocks of the NVRAM that were written to the disks.",
+);
 
 /// State of an NVRAM. The names are those of the JSON object.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -148,6 +167,37 @@ impl Status {
             passes: counts.passes,
             write_backs: counts.write_backs,
             lower: front.lower.as_ref().map(|lower| lower.status()),
+        }
+    }
+
+    /// Adds the troubles of the NVRAM.
+    pub(crate) fn judge(&self, health: &mut VolumeHealth) {
+        if let Some(error) = &self.error {
+            health.add(Judged::Degraded, format!("NVRAM: {error}"));
+        }
+        if self.copies.iter().any(|copy| copy.state != CopyState::In) {
+            health.add(Judged::Degraded, "one of two NVRAMs is not used");
+        }
+        if self.lost_bytes > 0 {
+            health.add(Judged::Losses, "the NVRAM has lost data");
+        }
+    }
+
+    /// Adds the metrics of the NVRAM.
+    pub(crate) fn measure(&self, volume: &str, page: &mut Page) {
+        let labels = [("volume", volume)];
+        page.add(&UP, &labels, u64::from(self.is_up()));
+        page.add(&SIZE, &labels, self.size_bytes);
+        page.add(&DIRTY, &labels, self.dirty_bytes);
+        page.add(&LOST, &labels, self.lost_bytes);
+        page.add(&WRITE_BACKS, &labels, self.write_backs);
+        for (kind, count) in [
+            ("dirty", self.dirty_hits),
+            ("clean", self.clean_hits),
+            ("new", self.allocations),
+            ("passed", self.passes),
+        ] {
+            page.add(&WRITES, &[labels[0], ("kind", kind)], count);
         }
     }
 

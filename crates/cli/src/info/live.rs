@@ -4,7 +4,9 @@
 
 use std::rc::Rc;
 
-use designs::{OpenEngine, Opened, ReclaimState, Reclaimed, ShadowStatus, SoftUpdatesCounts};
+use designs::{
+    LogStatistics, OpenEngine, Opened, ReclaimState, Reclaimed, ShadowStatus, SoftUpdatesCounts,
+};
 use serde::{Deserialize, Serialize};
 use server::control;
 use vfs::FsStat;
@@ -18,6 +20,10 @@ use crate::stack::OpenSet;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Live {
     pub(super) durability: String,
+    #[serde(skip)]
+    pub(super) total_bytes: u64,
+    #[serde(skip)]
+    pub(super) log: Option<LogStatistics>,
     pub(super) free_bytes: u64,
     pub(super) files: u64,
     pub(super) directories: u64,
@@ -130,9 +136,11 @@ impl From<Reclaimed> for Reclaim {
 
 impl Live {
     fn of(engine: &dyn OpenEngine, durability: &str) -> Self {
-        let FsStat { free_bytes, total_files, free_files, .. } = engine.space();
+        let FsStat { total_bytes, free_bytes, total_files, free_files, .. } = engine.space();
         Self {
             durability: durability.to_owned(),
+            total_bytes,
+            log: engine.log_statistics(),
             free_bytes,
             files: total_files.saturating_sub(free_files),
             directories: engine.directories(),
@@ -158,6 +166,6 @@ pub(crate) fn live_of(opened: &Opened, set: Option<OpenSet>, scrubs: &Scrubs) ->
         let scrub = seen.borrow().clone();
         let live = engine.upgrade();
         let live = live.map(|it| Live { raid, nvram, scrub, ..Live::of(&*it, durability) });
-        serde_json::to_value(live.unwrap_or_default()).expect("all keys are names")
+        Box::new(live.unwrap_or_default())
     })
 }

@@ -1,5 +1,7 @@
 //! State of a set, as `duramen raid status` prints it, and as `raid` in `duramen info`.
 
+mod inside;
+
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -66,6 +68,20 @@ enum State {
     WaitsForRoom,
     /// Too few members are left.
     Failed,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Degraded => "degraded",
+            Self::Rebuilding => "rebuilding",
+            Self::Incomplete => "incomplete",
+            Self::Failing => "failing",
+            Self::WaitsForRoom => "waits for room",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// A slot and its member's statistics: errors over all starts, everything else since the set was
@@ -326,15 +342,7 @@ impl Status {
 
     /// Summary in one line.
     pub(crate) fn summary(&self) -> String {
-        let state = match self.state {
-            State::Clean => "clean",
-            State::Degraded => "degraded",
-            State::Rebuilding => "rebuilding",
-            State::Incomplete => "incomplete",
-            State::Failing => "failing",
-            State::WaitsForRoom => "waits for room",
-            State::Failed => "failed",
-        };
+        let state = self.state.word();
         match self.slots.len() {
             1 => format!("one disk, {state}"),
             disks => format!("{} of {disks} disks, {state}", self.level),

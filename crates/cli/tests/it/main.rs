@@ -14,6 +14,7 @@ mod leftovers;
 mod logged;
 mod lost_log;
 mod lost_starts;
+mod metrics;
 mod mkfs;
 mod modes;
 mod nvram;

@@ -91,5 +91,5 @@ async fn converse(
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     connection.abort();
     let body = String::from_utf8(body.to_vec()).map_err(io::Error::other)?;
-    Ok(Answer { status, body, allow: None })
+    Ok(Answer { status, body, ..Answer::default() })
 }

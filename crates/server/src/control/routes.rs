@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::inside::{ServerClients, ServerCopy};
 use super::jobs::{Jobs, NotCancelled, View};
 use super::table::{self, Deed, LIST, Lookup};
 use super::{Answer, Ask, Info, Part, Question, Refused};
@@ -74,6 +75,10 @@ impl Front {
             Deed::Cancel => self.job(word, |id| self.jobs.cancel(id)),
             Deed::Scrub => ordered("scrub", self.ask_server(Ask::Scrub, LIVE_PATIENCE, BUSY).await),
             Deed::Snapshots => self.act(Part::Snapshots, LIST, Value::Null).await,
+            Deed::Metrics => self.inside(|copy| Answer::text(copy.metrics())).await,
+            Deed::Healthz => self.inside(|copy| Answer::of(copy.healthz())).await,
+            Deed::Status => self.inside(|copy| Answer::good(&json!(copy.status()))).await,
+            Deed::Clients => self.clients().await,
             Deed::Act(part) => match said(body).await {
                 Ok(said) => self.act(part, word, said).await,
                 Err(refusal) => refusal,
@@ -87,10 +92,25 @@ impl Front {
             Err(refusal) => return refusal,
         };
         let info = self.info.clone();
-        match spawn_blocking(move || info(live)).await {
-            Ok(Ok(body)) => Answer { status: 200, body, allow: None },
+        match spawn_blocking(move || info(live.json())).await {
+            Ok(Ok(body)) => Answer { body, ..Answer::default() },
             Ok(Err(why)) => Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, why),
             Err(_) => Answer::refusal(StatusCode::SERVICE_UNAVAILABLE, "the server ends"),
+        }
+    }
+
+    /// Makes an answer of a copy of the server's counters.
+    async fn inside(&self, answer: impl FnOnce(&ServerCopy) -> Answer) -> Answer {
+        match self.ask_server(Ask::Server, LIVE_PATIENCE, BUSY).await {
+            Ok(copy) => answer(&copy),
+            Err(refusal) => refusal,
+        }
+    }
+
+    async fn clients(&self) -> Answer {
+        match self.ask_server(Ask::Clients, LIVE_PATIENCE, BUSY).await {
+            Ok((connected, names)) => Answer::good(&json!(ServerClients::new(connected, &names))),
+            Err(refusal) => refusal,
         }
     }
 

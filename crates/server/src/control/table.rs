@@ -25,6 +25,10 @@ pub(super) enum Deed {
     Scrub,
     Snapshots,
     Act(Part),
+    Metrics,
+    Healthz,
+    Status,
+    Clients,
 }
 
 /// Outcome of a lookup.
@@ -37,7 +41,7 @@ pub(super) enum Lookup<'a> {
     NoRoute,
 }
 
-static ROUTES: [Route; 9] = [
+static ROUTES: [Route; 13] = [
     get("/v1/info", Deed::Info),
     get("/v1/jobs", Deed::Jobs),
     get("/v1/jobs/ID", Deed::Job),
@@ -47,6 +51,10 @@ static ROUTES: [Route; 9] = [
     post("/v1/nvram/ORDER", Deed::Act(Part::Nvram)),
     get("/v1/snapshots", Deed::Snapshots),
     post("/v1/snapshots/ORDER", Deed::Act(Part::Snapshots)),
+    get("/v1/server/status", Deed::Status),
+    get("/v1/server/clients", Deed::Clients),
+    get("/metrics", Deed::Metrics),
+    get("/healthz", Deed::Healthz),
 ];
 
 const fn get(path: &'static str, deed: Deed) -> Route {

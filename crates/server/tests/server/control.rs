@@ -10,13 +10,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
+use std::time::Duration;
 
+use dispatch::counts::{CallCounts, Connected, ServerCounts};
+use dispatch::{Counters, Refusals};
+use door::DoorCounts;
 use futures::FutureExt;
 use futures::future::ready;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde_json::{Value, json};
 use server::control::client::{self, AskError};
-use server::control::{ClaimError, Control, Desk, End, Jobs, Refused, Socket};
+use server::control::{
+    ClaimError, Control, Desk, End, Health, Jobs, Refused, ServerCounters, Serving, Socket,
+    VolumeCopy, VolumeHealth, VolumeTroubles,
+};
+use server::metrics::{Metric, Page};
 use server::reactor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -54,7 +62,7 @@ fn desk(path: &Path, jobs: Jobs) -> Desk {
         live: Rc::new(move |durability| {
             asked.set(asked.get() + 1);
             assert_eq!(thread::current().id(), serving, "what it owns is read by no other thread");
-            json!({ "durability": durability, "asked": asked.get() })
+            Box::new(Copy { durability, asked: asked.get() })
         }),
         info: Arc::new(move |live| {
             assert_ne!(thread::current().id(), serving, "what may wait holds up no client");
@@ -92,21 +100,109 @@ fn desk(path: &Path, jobs: Jobs) -> Desk {
     }
 }
 
+/// The counters of such a desk. They are read on another thread.
+struct Copy {
+    durability: &'static str,
+    asked: u64,
+}
+
+static ASKED: Metric = Metric::counter("asked_total", "Requests.");
+
+impl VolumeCopy for Copy {
+    fn json(&self) -> Value {
+        json!({ "durability": self.durability, "asked": self.asked })
+    }
+
+    fn health(&self) -> VolumeHealth {
+        let mut health = VolumeHealth::default();
+        if self.asked > 1 {
+            health.add(Health::Degraded, "it was asked twice");
+        }
+        health
+    }
+
+    fn measure(&self, volume: &str, page: &mut Page) {
+        page.add(&ASKED, &[("volume", volume)], self.asked);
+    }
+}
+
+/// A server of the volume `data` and of one without a desk, which may have stopped.
+#[derive(Clone, Default)]
+struct FakeServer {
+    is_stopped: Rc<Cell<bool>>,
+}
+
+impl Serving for FakeServer {
+    fn durability(&self, volume: &str) -> &'static str {
+        if volume == "data" { "delayed" } else { "durable" }
+    }
+
+    fn counters(&self) -> ServerCounters {
+        let volume = |name: &str, is_stopped| VolumeTroubles {
+            name: name.to_owned(),
+            is_stopped,
+            is_damaged: false,
+        };
+        ServerCounters {
+            uptime: Duration::from_millis(1_500),
+            volumes: vec![volume("data", false), volume("bare", self.is_stopped.get())],
+            refused_volumes: Vec::new(),
+            calls: ServerCounts {
+                volumes: vec![CallCounts::default(); 2],
+                no_volume: CallCounts::default(),
+                mount: Default::default(),
+                rejected: 3,
+                memory_waits: 0,
+                turn_waits: 0,
+                turn_wait: Duration::ZERO,
+                waiting: 0,
+            },
+            refusals: Refusals::default(),
+            reply_cache: Counters::default(),
+            remembered: (0, 0),
+            under_way: (0, 0),
+            arriving: 0,
+            executing: 0,
+            connections: (0, 0),
+            door: DoorCounts::default(),
+        }
+    }
+
+    fn connected(&self) -> Connected {
+        Connected { total: 7, listed: Vec::new() }
+    }
+}
+
 /// Runs `test` with such a desk.
 fn with_desk(test: impl AsyncFnOnce(&Path, &Jobs, Control)) {
+    with_desk_of(FakeServer::default(), test);
+}
+
+fn with_desk_of(server: FakeServer, test: impl AsyncFnOnce(&Path, &Jobs, Control)) {
     let (folder, jobs) = (Folder::new(), Jobs::default());
     let path = folder.socket();
     let done = reactor::block_on(|_| async {
-        let durability = |volume: &str| if volume == "data" { "delayed" } else { "durable" };
-        let control = Control::open(vec![desk(&path, jobs.clone())], durability);
+        let control = Control::open(vec![desk(&path, jobs.clone())], server);
         test(&path, &jobs, control.expect("a thread")).await;
     });
     done.expect("a reactor");
     assert!(!path.exists(), "it goes with the server");
 }
 
+/// Head and body of the answer to a GET.
+async fn asked(path: &Path, route: &str) -> (String, String) {
+    answered(path, format!("GET {route} HTTP/1.1\r\n\r\n").as_bytes()).await
+}
+
 /// Sends these bytes, and returns the status, the head and the object of the answer.
 async fn said(path: &Path, bytes: &[u8]) -> (u16, String, Value) {
+    let (head, body) = answered(path, bytes).await;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let body = serde_json::from_str(&body).expect("all answers but the metrics are JSON");
+    (status.expect("a number"), head, body)
+}
+
+async fn answered(path: &Path, bytes: &[u8]) -> (String, String) {
     let mut stream = UnixStream::connect(path).await.expect("a server listens");
     // The server may close before it has read everything.
     let _ = stream.write_all(bytes).await;
@@ -115,9 +211,7 @@ async fn said(path: &Path, bytes: &[u8]) -> (u16, String, Value) {
     while stream.read_buf(&mut answer).await.is_ok_and(|read| read > 0) {}
     let answer = String::from_utf8(answer).expect("text");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let body = serde_json::from_str(body).expect("all answers are JSON");
-    (status.expect("a number"), head.to_owned(), body)
+    (head.to_owned(), body.to_owned())
 }
 
 #[test]
@@ -131,6 +225,45 @@ fn the_thread_that_serves_is_asked_and_another_one_does_the_rest() {
         assert_eq!((status, &body["error"]), (500, &json!("the disk is gone")));
         let (status, _, body) = said(path, b"GET /v1/info HTTP/1.0\r\n\r\n").await;
         assert_eq!((status, &body["asked"]), (200, &json!(3)));
+    });
+}
+
+#[test]
+fn metrics_are_text_for_prometheus() {
+    with_desk(async |path, _, _control| {
+        let (head, text) = asked(path, "/metrics").await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+        for line in [
+            "asked_total{volume=\"data\"} 1",
+            "duramen_rpc_rejected_total 3",
+            "duramen_uptime_seconds 1.5",
+            "duramen_volume_state{volume=\"bare\",state=\"ok\"} 1",
+        ] {
+            assert!(text.lines().any(|its| its == line), "{line}: {text}");
+        }
+    });
+}
+
+#[test]
+fn health_says_degraded_with_200_and_stopped_with_503() {
+    let server = FakeServer::default();
+    with_desk_of(server.clone(), async |path, _, _control| {
+        let request = b"GET /healthz HTTP/1.1\r\n\r\n";
+        let (status, _, body) = said(path, request).await;
+        assert_eq!((status, &body["state"]), (200, &json!("ok")), "{body}");
+        let (status, _, body) = said(path, request).await;
+        assert_eq!((status, &body["state"]), (200, &json!("degraded")), "{body}");
+        assert_eq!(body["volumes"][0]["reasons"], json!(["it was asked twice"]));
+        server.is_stopped.set(true);
+        let (status, _, body) = said(path, request).await;
+        assert_eq!((status, &body["state"]), (503, &json!("stopped")), "{body}");
+        assert_eq!(body["volumes"][1]["volume"], "bare", "{body}");
+        let (status, _, body) = said(path, b"GET /v1/server/status HTTP/1.1\r\n\r\n").await;
+        assert_eq!((status, &body["state"]), (200, &json!("stopped")), "{body}");
+        assert_eq!(body["volumes"][1]["calls"], 0);
+        let (_, _, body) = said(path, b"GET /v1/server/clients HTTP/1.1\r\n\r\n").await;
+        assert_eq!(body, json!({ "total": 7, "connections": [] }));
     });
 }
 

@@ -1,5 +1,6 @@
 //! Helpers of the command-line tests.
 
+pub(crate) mod exposition;
 pub(crate) mod serving;
 
 use std::fs;
