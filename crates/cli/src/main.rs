@@ -38,6 +38,7 @@ mod membership;
 mod memory;
 mod mkfs;
 mod mkfs_arguments;
+mod monitor;
 mod nvram_command;
 mod occupied;
 mod order;
@@ -95,6 +96,7 @@ Examples:
   duramen mkfs data --size 100G      create a volume in the new folder 'data'
   duramen serve data                 serve it on 127.0.0.1:2049
   duramen info data                  show its size, settings and state
+  duramen status data                tell whether its server and its volumes are well
   duramen ls -l data /home           list a directory in it
   duramen info --json freebsd.img    describe a disk image from FreeBSD
   duramen mkfs /dev/sdb1             create a file system on a device
@@ -104,8 +106,8 @@ Examples:
   duramen snapshot create data now   take a snapshot named 'now'
   duramen bench nfs://127.0.0.1/data measure a server
 
-Exit codes: 0 success; 1 failure; 2 usage error. 'duramen fsck' and 'duramen raid status' have exit
-codes of their own: see their --help.";
+Exit codes: 0 success; 1 failure; 2 usage error. 'duramen fsck', 'duramen status' and 'duramen raid
+status' have exit codes of their own: see their --help.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -142,6 +144,15 @@ enum Command {
     /// List or change the clients that may use a volume
     #[command(after_long_help = exports::HELP)]
     Exports(exports::ExportsArguments),
+    /// Show the health of a server and of its volumes
+    #[command(after_long_help = monitor::STATUS_HELP)]
+    Status(monitor::MonitorArguments),
+    /// List the connections of a server's clients
+    #[command(after_long_help = monitor::CLIENTS_HELP)]
+    Clients(monitor::MonitorArguments),
+    /// Show the load of a server's volumes every second
+    #[command(after_long_help = monitor::TOP_HELP)]
+    Top(monitor::TopArguments),
     /// Benchmark an NFS server: this one or any other
     #[command(after_long_help = bench::after_help())]
     Bench(bench::BenchArguments),
@@ -202,6 +213,9 @@ fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
             async move { snapshots::run(arguments, output, &runtime).await }
         }),
         Command::Exports(arguments) => exports::run(arguments, output),
+        Command::Status(arguments) => monitor::show_status(arguments, output),
+        Command::Clients(arguments) => monitor::list_clients(arguments, output),
+        Command::Top(arguments) => monitor::show_top(arguments, output),
         Command::Bench(arguments) => bench::run(arguments, output),
     };
     match result.and_then(|()| Ok(output.flush()?)) {

@@ -17,6 +17,7 @@ mod lost_starts;
 mod metrics;
 mod mkfs;
 mod modes;
+mod monitor;
 mod nvram;
 mod nvram_health;
 mod nvram_lower;
