@@ -19,6 +19,7 @@ mod bench;
 mod browse;
 mod calendar;
 mod choice;
+mod configuration;
 mod engine;
 mod error_counts;
 mod exports;
@@ -153,6 +154,9 @@ enum Command {
     /// Show the load of a server's volumes every second
     #[command(after_long_help = monitor::TOP_HELP)]
     Top(monitor::TopArguments),
+    /// Check a configuration and show the settings that are in force
+    #[command(after_long_help = configuration::HELP)]
+    Config(configuration::ConfigArguments),
     /// Benchmark an NFS server: this one or any other
     #[command(after_long_help = bench::after_help())]
     Bench(bench::BenchArguments),
@@ -216,6 +220,7 @@ fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
         Command::Status(arguments) => monitor::show_status(arguments, output),
         Command::Clients(arguments) => monitor::list_clients(arguments, output),
         Command::Top(arguments) => monitor::show_top(arguments, output),
+        Command::Config(arguments) => configuration::run(arguments, output),
         Command::Bench(arguments) => bench::run(arguments, output),
     };
     match result.and_then(|()| Ok(output.flush()?)) {

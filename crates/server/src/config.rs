@@ -52,7 +52,7 @@ use std::time::Duration;
 
 use dispatch::{AmbiguousRules, Anonymous, Export, Exports, Limits, Rule, Squash, Window};
 use rustix::fs::OFlags;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use vfs::SnapshotsShown;
 
 pub use value::{BadNetwork, ByteSize, Listen, Network, parse_address};
@@ -68,7 +68,7 @@ const MAX_MEMORY: u64 = 1 << 50;
 pub const DEFAULT_PORT: u16 = 2049;
 
 /// Contents of the file. See the module's documentation.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Addresses to listen on.
@@ -102,7 +102,7 @@ impl Default for Config {
 }
 
 /// The section `[exports.NAME]`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ExportSection {
     /// Clients that may use the volume. An empty list excludes all. If absent: this machine.
@@ -116,7 +116,7 @@ pub struct ExportSection {
 }
 
 /// Values of `snapshots`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum SnapshotsWord {
     /// Each directory lists its `.snapshot`.
@@ -129,7 +129,7 @@ pub enum SnapshotsWord {
 }
 
 /// Values of `durability`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum DurabilityWord {
     /// Acknowledged changes survive a crash.
@@ -140,7 +140,7 @@ pub enum DurabilityWord {
 }
 
 /// One entry of `clients`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ClientEntry {
     /// The clients: an address or a network.
@@ -167,7 +167,7 @@ fn anonymous_gid() -> u32 {
 }
 
 /// Values of `access`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub enum AccessWord {
     /// Read-only access.
     #[serde(rename = "ro")]
@@ -188,7 +188,7 @@ impl AccessWord {
 }
 
 /// Values of `squash`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum SquashWord {
     /// No user is squashed.
@@ -212,7 +212,7 @@ impl SquashWord {
 }
 
 /// The section `[limits]`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsSection {
     /// Maximum number of connections.
@@ -241,7 +241,7 @@ impl Default for LimitsSection {
 }
 
 /// The section `[reply_cache]`.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReplyCacheSection {
     /// Maximum time that a reply is remembered.

@@ -3,6 +3,7 @@
 mod bench;
 mod browse;
 mod common;
+mod config;
 mod conformance;
 mod control;
 mod exports;

@@ -6,13 +6,14 @@ use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
+use serde::{Serialize, Serializer};
 
 /// A number of bytes: an integer, or text such as "64 MiB".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ByteSize(pub u64);
 
 /// Addresses to listen on: one, or a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listen(pub Vec<SocketAddr>);
 
 /// An address or a network.
@@ -126,6 +127,12 @@ impl FromStr for Network {
         let address = || text.parse::<IpAddr>().map(IpNet::from);
         let network = text.parse().or_else(|_| address()).ok().and_then(plain);
         network.map(Self).ok_or(BadNetwork)
+    }
+}
+
+impl Serialize for Network {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 

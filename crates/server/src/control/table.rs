@@ -15,7 +15,7 @@ pub(super) struct Route {
     deed: Deed,
 }
 
-/// What answers a route. The word of the path is the argument of those with one.
+/// The work that a route asks for. The word of the path is its argument, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     Info,
