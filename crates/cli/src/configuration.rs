@@ -77,6 +77,9 @@ fn judge(file: &Path) -> Result<Vec<Setting>, ConfigError> {
     let read = |source| ConfigError::Read { path: file.to_owned(), source };
     let text = read_text(file).map_err(read)?;
     let config = Config::parse(&text, file)?;
+    if !config.volumes.is_empty() {
+        config.refuse_unknown_exports()?;
+    }
     Ok(settings(&config, &text))
 }
 
@@ -160,7 +163,8 @@ mod tests {
     #[test]
     fn each_setting_has_its_line_or_is_a_default() {
         let text = "# head\nlisten = '[::1]:2049'\n\n[limits]\n# more\ncalls = 7\n\n\
-                    [exports.\"a b\"]\nclients = [\n  { network = '10.0.0.0/8', access = 'ro' },\n]\n";
+                    [exports.\"a b\"]\nclients = [\n  { network = '10.0.0.0/8', \
+                    access = 'ro' },\n]\n";
         let lines = lines(text);
         for expected in [
             "listen = [\"[::1]:2049\"]  # line 2",

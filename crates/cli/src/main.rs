@@ -169,6 +169,7 @@ it again: it recovers by itself. Set RUST_LOG=debug for verbose logs.
 
 Examples:
   duramen serve data
+  duramen serve --config duramen.toml
   duramen serve data --create 100G --listen 0.0.0.0:2049 --config duramen.toml
   duramen serve /dev/sdb1 disks/archive.img
   duramen serve /dev/sdb1 --log /dev/sdc1";

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -29,6 +30,7 @@ use tracing_subscriber::filter::LevelFilter;
 use vfs::FileSystem;
 
 use crate::choice::Word;
+use crate::configuration::DEFAULT_FILE;
 use crate::engine::{OpenVolume, ReportStop, open_volume};
 use crate::failure::Failure;
 use crate::front;
@@ -50,14 +52,16 @@ use crate::words::{self, Lines, quoted};
 #[derive(Args, Debug)]
 pub(crate) struct ServeArguments {
     /// Volumes to serve: see 'duramen --help'. The last part of the path, without '.img', is the
-    /// name of the export: 'disks/data' and 'disks/data.img' become '/data'
-    #[arg(required = true, value_name = "VOLUME")]
+    /// name of the export: 'disks/data' and 'disks/data.img' become '/data' [default: the sections
+    /// [volumes.NAME] of the configuration]
+    #[arg(value_name = "VOLUME")]
     pub(crate) volumes: Vec<PathBuf>,
     /// Address and port to listen on, or just a port of 127.0.0.1; may be repeated
     /// [default: 127.0.0.1:2049]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Configuration file: exports, access rules, limits
+    /// Configuration file: volumes, access rules, limits [default: none with VOLUME;
+    /// /etc/duramen/duramen.toml without]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Use this file or device as the log. Several volumes share it. A missing file is created.
@@ -97,6 +101,34 @@ pub(crate) struct ServeArguments {
     pub(crate) mode: Option<u16>,
 }
 
+/// The arguments, and the volumes that they ask for.
+struct Asked<'a> {
+    arguments: &'a ServeArguments,
+    wanted: Vec<WantedVolume>,
+}
+
+impl Deref for Asked<'_> {
+    type Target = ServeArguments;
+
+    fn deref(&self) -> &ServeArguments {
+        self.arguments
+    }
+}
+
+/// A volume to serve.
+struct WantedVolume {
+    /// Name of its export.
+    name: String,
+    path: PathBuf,
+    log: Option<PathBuf>,
+    /// Control socket of a bare disk.
+    control: Option<PathBuf>,
+}
+
+/// Message about a control socket for a volume with a folder.
+const OWN_SOCKET: &str =
+    "--control is for one bare disk: a folder has its own socket, control.sock";
+
 /// Serves until a signal ends the server.
 ///
 /// # Errors
@@ -105,6 +137,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     log_to_standard_error();
     end_with_a_panic();
     let settings = read_settings(arguments)?;
+    let wanted = wanted_of(arguments, &settings.config)?;
+    let arguments = &Asked { arguments, wanted };
     let serving = reactor::block_on(|runtime| create_and_serve(arguments, settings, runtime));
     let served = serving.map_err(Failure::Start)?;
     words::drain();
@@ -113,7 +147,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
 
 /// Creates missing volumes and serves all. The new ones are removed if none is served in the end.
 async fn create_and_serve(
-    arguments: &ServeArguments,
+    arguments: &Asked<'_>,
     settings: Settings,
     runtime: Runtime,
 ) -> Result<(), Failure> {
@@ -133,12 +167,12 @@ async fn create_and_serve(
 /// whether no signal to end came meanwhile: such a signal takes effect when the volume is complete,
 /// and a second one at once.
 async fn create_missing(
-    arguments: &ServeArguments,
+    arguments: &Asked<'_>,
     signals: &mut Signals,
     created: &mut Vec<Created>,
 ) -> Result<bool, Failure> {
     let Some(size) = arguments.create else { return Ok(true) };
-    for path in &arguments.volumes {
+    for WantedVolume { path, .. } in &arguments.wanted {
         let wanted = MkfsArguments {
             engine: arguments.engine.clone(),
             policy: arguments.policy.clone(),
@@ -156,7 +190,7 @@ async fn create_missing(
 }
 
 async fn serve(
-    arguments: &ServeArguments,
+    arguments: &Asked<'_>,
     settings: Settings,
     runtime: Runtime,
     signals: Signals,
@@ -181,7 +215,7 @@ async fn serve(
 }
 
 async fn open_and_serve(
-    arguments: &ServeArguments,
+    arguments: &Asked<'_>,
     mut settings: Settings,
     runtime: &Runtime,
     mut signals: Signals,
@@ -200,7 +234,8 @@ async fn open_and_serve(
     let all_refused = refused == results.len();
     let (mut volumes, mut desks, mut keepers) = (Vec::new(), Vec::new(), Vec::new());
     let mut unclaimed = None;
-    for ((name, volume), result) in found.into_iter().zip(results) {
+    let controls = arguments.wanted.iter().map(|wanted| wanted.control.as_deref());
+    for (((name, volume), control), result) in found.into_iter().zip(controls).zip(results) {
         match result {
             Ok(open) => {
                 let OpenVolume { id, file_system, live, jobs, scrubs, orders, .. } = open;
@@ -208,7 +243,7 @@ async fn open_and_serve(
                 opened.push((file_system.clone(), report_stop));
                 warn_of_readable(&volume);
                 front.iter().for_each(|front| front::watch(front, &volume.path, runtime));
-                let claimed = claim_socket(&volume, arguments.control.as_deref());
+                let claimed = claim_socket(&volume, control.or(arguments.control.as_deref()));
                 // The others are open, too, and must be noted first.
                 let socket = claimed.unwrap_or_else(|failure| {
                     unclaimed = Some(failure);
@@ -278,20 +313,22 @@ fn refuse_unclear_control(found: &[Named], control: Option<&Path>) -> Result<(),
     if control.is_none() || bare == 1 {
         return Ok(());
     }
-    let sentence = "--control is for one bare disk: a folder has its own socket, control.sock";
-    Err(Failure::Usage(sentence.to_owned()))
+    Err(Failure::Usage(OWN_SOCKET.to_owned()))
 }
 
 /// A volume and its name in the export list.
 type Named = (String, Volume);
 
 /// Finds the volumes to serve.
-fn find_all(arguments: &ServeArguments) -> Result<Vec<Named>, Failure> {
+fn find_all(arguments: &Asked<'_>) -> Result<Vec<Named>, Failure> {
     let mut found = Vec::new();
-    for path in &arguments.volumes {
-        let mut volume = Volume::find(path)?.with_log(arguments.log.as_deref())?;
+    for WantedVolume { name, path, log, control } in &arguments.wanted {
+        let mut volume = Volume::find(path)?.with_log(log.as_deref())?;
         volume.is_degraded_meant = arguments.degraded;
-        found.push((export_name(path)?, volume));
+        if control.is_some() && volume.folder.is_some() {
+            return Err(Failure::Usage(OWN_SOCKET.to_owned()));
+        }
+        found.push((name.clone(), volume));
     }
     refuse_twins(&found)?;
     refuse_unclear_control(&found, arguments.control.as_deref())?;
@@ -308,21 +345,21 @@ async fn probe_all(found: &mut [Named], runtime: &Runtime) -> Result<(), Failure
 
 /// Opens the volumes and returns a result for each.
 async fn open_all(
-    arguments: &ServeArguments,
+    arguments: &Asked<'_>,
     settings: &Settings,
     found: &[Named],
     runtime: &Runtime,
 ) -> Result<Vec<Result<OpenVolume, Failure>>, Failure> {
     let cache_bytes = match settings.config.cache {
         Some(bytes) => usize::try_from(bytes.0).unwrap_or(usize::MAX),
-        None => memory::usual_cache(arguments.volumes.len()),
+        None => memory::usual_cache(arguments.wanted.len()),
     };
     let disks = Disks::new().map_err(Failure::Start)?;
     let device = move |disk| disks.device(disk);
     let volumes: Vec<Volume> = found.iter().map(|(_, volume)| volume.clone()).collect();
     let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut results = Vec::new();
-    match &arguments.log {
+    match &common_log(&arguments.wanted)? {
         Some(log) if is_shared(log, &volumes, &device, runtime).await? => {
             results = open_together(&volumes, log, device, cache_bytes, runtime).await?;
         }
@@ -367,7 +404,9 @@ fn log_to_standard_error() {
 
 /// Reads the configuration. The command line overrides it.
 fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
+    let has_volumes_of_file = arguments.volumes.is_empty();
     let file = arguments.config.clone();
+    let file = file.or_else(|| has_volumes_of_file.then(|| PathBuf::from(DEFAULT_FILE)));
     let mut config = match &file {
         Some(path) => Config::read(path).map_err(server::ServeError::from)?,
         None => Config::default(),
@@ -378,7 +417,48 @@ fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
     if arguments.trace.is_some() {
         config.trace = arguments.trace.clone();
     }
-    Ok(Settings { config, file, refused: Vec::new() })
+    if has_volumes_of_file {
+        config.refuse_unknown_exports().map_err(server::ServeError::from)?;
+    }
+    Ok(Settings { config, file, refused: Vec::new(), has_volumes_of_file })
+}
+
+/// The volumes of the command line or, without any, of the configuration.
+fn wanted_of(arguments: &ServeArguments, config: &Config) -> Result<Vec<WantedVolume>, Failure> {
+    if arguments.volumes.is_empty() {
+        if config.volumes.is_empty() {
+            let sentence = "name a VOLUME, or put a section [volumes.NAME] with its path into the \
+                            configuration";
+            return Err(Failure::Usage(sentence.to_owned()));
+        }
+        let sections = config.volumes.iter().map(|(name, section)| WantedVolume {
+            name: name.clone(),
+            path: section.path.clone(),
+            log: arguments.log.clone().or_else(|| section.log.clone()),
+            control: section.control.clone(),
+        });
+        return Ok(sections.collect());
+    }
+    let named = arguments.volumes.iter().map(|path| {
+        let (name, path, log) = (export_name(path)?, path.clone(), arguments.log.clone());
+        Ok(WantedVolume { name, path, log, control: None })
+    });
+    named.collect()
+}
+
+/// The log that all volumes are given. Volumes that share one are opened together.
+fn common_log(wanted: &[WantedVolume]) -> Result<Option<PathBuf>, Failure> {
+    let logs: Vec<&PathBuf> = wanted.iter().filter_map(|wanted| wanted.log.as_ref()).collect();
+    let is_common = logs.len() == wanted.len() && logs.windows(2).all(|two| two[0] == two[1]);
+    let is_shared = |log: &&PathBuf| logs.iter().filter(|other| *other == log).count() > 1;
+    match logs.iter().copied().find(is_shared) {
+        Some(log) if !is_common => {
+            let log = log.display();
+            let sentence = format!("{log} is the log of some volumes: give it to all, or to one");
+            Err(Failure::Usage(sentence))
+        }
+        _ => Ok(logs.first().filter(|_| is_common).map(|&log| log.clone())),
+    }
 }
 
 /// Refuses to serve one volume twice under different names.

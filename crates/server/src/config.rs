@@ -7,6 +7,11 @@
 //! rpcbind = false              # announce the ports to rpcbind on this machine
 //! trace = "load.trace"         # record what clients ask in this new file; without: nothing
 //!
+//! [volumes.data]               # served as "data", if the command line names no volume
+//! path = "/srv/disk1/data"     # a relative one begins at the folder of this file
+//! # log = "/dev/sdc1"          # as --log
+//! # control = "/run/data.sock" # as --control: for a bare disk
+//!
 //! [exports.data]               # who may use the volume "data"; without: this machine, rw
 //! clients = [
 //!     { network = "10.1.0.0/16", access = "rw" },
@@ -77,6 +82,8 @@ pub struct Config {
     pub cache: Option<ByteSize>,
     /// Whether to announce the ports to rpcbind.
     pub rpcbind: bool,
+    /// Volumes to serve if the command line names none, by the names of their exports.
+    pub volumes: BTreeMap<String, VolumeSection>,
     /// Rules about the clients of each volume.
     pub exports: BTreeMap<String, ExportSection>,
     /// Bounds on connections, calls and memory.
@@ -93,12 +100,25 @@ impl Default for Config {
             listen: Listen(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))]),
             cache: None,
             rpcbind: false,
+            volumes: BTreeMap::new(),
             exports: BTreeMap::new(),
             limits: LimitsSection::default(),
             reply_cache: ReplyCacheSection::default(),
             trace: None,
         }
     }
+}
+
+/// The section `[volumes.NAME]`.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSection {
+    /// Path of the volume.
+    pub path: PathBuf,
+    /// Its log, if it does not use its own.
+    pub log: Option<PathBuf>,
+    /// Control socket of a bare disk.
+    pub control: Option<PathBuf>,
 }
 
 /// The section `[exports.NAME]`.
@@ -335,6 +355,15 @@ pub enum ConfigError {
         /// The volume.
         volume: String,
     },
+    /// A reload without the section of a served volume.
+    #[error(
+        "the section [volumes.{volume}] is gone, and the volume is served: nothing has changed; \
+         restart the server to take the volume out"
+    )]
+    VolumeGone {
+        /// The volume.
+        volume: String,
+    },
     /// No address to listen on.
     #[error("listen is empty; expected: at least one address such as \"127.0.0.1:2049\"")]
     Deaf,
@@ -347,7 +376,28 @@ impl Config {
     /// See [`ConfigError`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
-        Self::parse(&read_text(path).map_err(read)?, path)
+        let mut config = Self::parse(&read_text(path).map_err(read)?, path)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for section in config.volumes.values_mut() {
+            let paths = [Some(&mut section.path), section.log.as_mut(), section.control.as_mut()];
+            paths.into_iter().flatten().for_each(|path| *path = folder.join(&*path));
+        }
+        Ok(config)
+    }
+
+    /// Refuses rules for a volume that has no section, for a server of the volumes of the file.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoVolume`].
+    pub fn refuse_unknown_exports(&self) -> Result<(), ConfigError> {
+        let mut names = self.exports.keys();
+        match names.find(|name| !self.volumes.contains_key(*name)) {
+            Some(volume) => {
+                let served = self.volumes.keys().cloned().collect::<Vec<_>>().join(", ");
+                Err(ConfigError::NoVolume { volume: volume.clone(), served })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Parses the text of a file; `path` is for error messages.
@@ -540,6 +590,15 @@ mod tests {
         let found = ["a", "b", "c", "d", "e"].map(|name| exports.of(name).snapshots());
         let (hidden, off) = (SnapshotsShown::Hidden, SnapshotsShown::Off);
         assert_eq!(found, [SnapshotsShown::Visible, off, hidden, hidden, hidden]);
+    }
+
+    #[test]
+    fn rules_of_a_volume_without_a_section_are_refused_where_the_file_names_the_volumes() {
+        let text = "[volumes.a]\npath = \"a\"\n[volumes.b]\npath = \"b\"\n[exports.c]\n";
+        let error = parse(text).expect("volumes").refuse_unknown_exports().expect_err("a typo");
+        assert!(error.to_string().ends_with("expected one of: a, b"), "{error}");
+        let fine = parse(&text.replace("exports.c", "exports.b")).expect("volumes");
+        assert!(fine.refuse_unknown_exports().is_ok());
     }
 
     #[test]

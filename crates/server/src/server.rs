@@ -39,6 +39,8 @@ pub struct Settings {
     /// Volumes that were to be served and were refused: the file may have rules for them all the
     /// same.
     pub refused: Vec<String>,
+    /// Whether the volumes are those of the file.
+    pub has_volumes_of_file: bool,
 }
 
 /// Reason why a server cannot start, or ended with an error.
@@ -110,6 +112,7 @@ pub struct ServerHandle {
     door: Rc<Door>,
     file: Option<PathBuf>,
     refused: Vec<String>,
+    has_volumes_of_file: bool,
 }
 
 impl Server {
@@ -157,9 +160,9 @@ impl Server {
     pub fn handle(&self) -> ServerHandle {
         let (stop, dispatcher) = (self.stop.clone(), self.dispatcher.clone());
         let (runtime, door) = (self.runtime.clone(), self.door.clone());
-        let Settings { file, refused, .. } = self.settings.clone();
+        let Settings { file, refused, has_volumes_of_file, .. } = self.settings.clone();
         let start = runtime.clock.now();
-        ServerHandle { runtime, start, stop, dispatcher, door, file, refused }
+        ServerHandle { runtime, start, stop, dispatcher, door, file, refused, has_volumes_of_file }
     }
 
     /// Registers the ports with rpcbind, if the configuration asks for it. A failure is a warning.
@@ -228,6 +231,9 @@ impl ServerHandle {
     pub async fn reload_exports(&self) -> Result<(), ConfigError> {
         let Some(file) = self.file.clone() else { return Ok(()) };
         let config = reactor::elsewhere(move || Config::read(&file)).await?;
+        if self.has_volumes_of_file {
+            refuse_lost_volumes(&config, self.dispatcher.volumes())?;
+        }
         let exports = exports(&config, self.dispatcher.volumes(), &self.refused)?;
         refuse_lost_rules(&self.dispatcher.exports(), &exports, self.dispatcher.volumes())?;
         self.dispatcher.set_exports(exports);
@@ -318,7 +324,8 @@ async fn shares(dispatcher: &Dispatcher) -> Vec<Share> {
 fn exports(config: &Config, volumes: &Volumes, refused: &[String]) -> Result<Exports, ConfigError> {
     let exports = config.exports()?;
     let is_known = |name: &str| {
-        volumes.iter().any(|volume| volume.name == name) || refused.iter().any(|one| one == name)
+        let is_listed = refused.iter().any(|one| one == name) || config.volumes.contains_key(name);
+        is_listed || volumes.iter().any(|volume| volume.name == name)
     };
     let unknown = exports.named().find(|name| !is_known(name));
     if let Some(volume) = unknown {
@@ -334,6 +341,15 @@ fn exports(config: &Config, volumes: &Volumes, refused: &[String]) -> Result<Exp
         );
     }
     Ok(exports)
+}
+
+/// Refuses a reload without the section of a served volume: such a file may be another one, or half
+/// of one.
+fn refuse_lost_volumes(config: &Config, volumes: &Volumes) -> Result<(), ConfigError> {
+    match volumes.iter().find(|volume| !config.volumes.contains_key(&volume.name)) {
+        Some(volume) => Err(ConfigError::VolumeGone { volume: volume.name.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a reload without the rules of a served volume, which would be open to every user of this

@@ -41,8 +41,11 @@ fn with_server<F: Future<Output = ()>>(file: Option<PathBuf>, test: impl FnOnce(
         let file_system = data.clone();
         let volume = Volume { name: "data".into(), fsid: Fsid(7), file_system };
         let listen = Listen(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]);
-        let settings =
-            Settings { config: Config { listen, ..Config::default() }, file, refused: vec![] };
+        let settings = Settings {
+            config: Config { listen, ..Config::default() },
+            file,
+            ..Settings::default()
+        };
         let ready: Rc<RefCell<Option<ReadyInfo>>> = Rc::default();
         let note = ready.clone();
         let running = tokio::task::spawn_local(async move {

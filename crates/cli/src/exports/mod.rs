@@ -218,6 +218,7 @@ impl Document {
             words::say(format_args!("{} is not the file of its server", file.display()));
         }
         let server = server.filter(|_| is_used);
+        let volume = name_in(&file, path).unwrap_or(volume);
         let document = Self::read(volume, file, server, may_be_new)?;
         document.refuse_unknown(path, found.is_some() || is_there(path)?)?;
         Ok(document)
@@ -251,6 +252,12 @@ impl Document {
         );
         Err(Failure::NotAVolume { path: path.to_owned(), why })
     }
+}
+
+/// Name under which the configuration serves the volume at a path, if it names volumes.
+fn name_in(file: &Path, volume: &Path) -> Option<String> {
+    let mut sections = Config::read(file).ok()?.volumes.into_iter();
+    sections.find(|(_, section)| is_same(&section.path, volume)).map(|(name, _)| name)
 }
 
 /// The text of a file; none if there is no file.

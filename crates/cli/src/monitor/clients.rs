@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::json;
 use server::control::{ClientConnection, ServerClients};
 
-use super::{MonitorArguments, ask_server, show_duration, socket_of};
+use super::{MonitorArguments, ServerPlace, show_duration};
 use crate::failure::Failure;
 use crate::size::show_size;
 
@@ -14,9 +14,8 @@ use crate::size::show_size;
 /// # Errors
 /// [`Failure`] if no server serves the volume.
 pub(crate) fn run(arguments: &MonitorArguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let MonitorArguments { volume, json, control } = arguments;
-    let socket = socket_of(volume, control.as_deref())?;
-    let clients: ServerClients = ask_server(volume, &socket, "/v1/server/clients")?;
+    let MonitorArguments { server, json } = arguments;
+    let clients: ServerClients = ServerPlace::find(server)?.ask("/v1/server/clients")?;
     if *json {
         writeln!(output, "{:#}", json!(clients))?;
         return Ok(());

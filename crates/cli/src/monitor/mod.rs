@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use server::Config;
+use server::config::VolumeSection;
 use server::control::client::{self, AskError};
 use server::control::{Health, ServerStatus, VolumeStatus};
 
+use crate::configuration::DEFAULT_FILE;
 use crate::failure::Failure;
 use crate::serve::export_name;
 use crate::volume::Volume;
@@ -48,14 +51,33 @@ Examples:
 /// The arguments of `duramen status` and `duramen clients`.
 #[derive(Args, Debug)]
 pub(crate) struct MonitorArguments {
-    /// Any volume of the server: see 'duramen --help'
-    pub(crate) volume: PathBuf,
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments that name a server.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServerArguments {
+    /// Any volume of the server: see 'duramen --help' [default: those of the configuration]
+    volume: Option<PathBuf>,
     /// Control socket of a bare disk that is served with the same option
     #[arg(long, value_name = "PATH")]
-    pub(crate) control: Option<PathBuf>,
+    control: Option<PathBuf>,
+    /// Configuration with the volumes, if no VOLUME is named [default: /etc/duramen/duramen.toml]
+    #[arg(long, value_name = "FILE", conflicts_with = "volume")]
+    config: Option<PathBuf>,
+}
+
+/// A server that may be running.
+#[derive(Clone, Debug)]
+struct ServerPlace {
+    /// Names of the volumes by which it is found.
+    names: Vec<String>,
+    /// Their control sockets.
+    sockets: Vec<PathBuf>,
 }
 
 /// Prints the health of a server and of its volumes.
@@ -66,10 +88,10 @@ pub(crate) fn show_status(
     arguments: &MonitorArguments,
     output: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let MonitorArguments { volume, json, control } = arguments;
-    let socket = socket_of(volume, control.as_deref())?;
-    let Some(status) = ask::<ServerStatus>(&socket, "/v1/server/status")? else {
-        return say_stopped(volume, *json, output);
+    let MonitorArguments { server, json } = arguments;
+    let place = ServerPlace::find(server)?;
+    let Some(status) = place.ask_if_there::<ServerStatus>("/v1/server/status")? else {
+        return say_stopped(&place, *json, output);
     };
     if *json {
         writeln!(output, "{:#}", json!(status))?;
@@ -89,13 +111,18 @@ pub(crate) fn show_status(
     as_exit_code(status.state)
 }
 
-fn say_stopped(volume: &Path, is_json: bool, output: &mut dyn Write) -> Result<(), Failure> {
-    let (name, state, reason) = (export_name(volume)?, Health::Stopped, "no server serves it");
+fn say_stopped(place: &ServerPlace, is_json: bool, output: &mut dyn Write) -> Result<(), Failure> {
+    let (state, reason) = (Health::Stopped, "no server serves it");
     if is_json {
-        let volumes = json!([{ "volume": name, "state": state, "reasons": [reason] }]);
+        let volumes = place.names.iter();
+        let volumes =
+            volumes.map(|name| json!({ "volume": name, "state": state, "reasons": [reason] }));
+        let volumes: Vec<_> = volumes.collect();
         writeln!(output, "{:#}", json!({ "state": state, "volumes": volumes }))?;
     } else {
-        writeln!(output, "{name:<15} {state}: {reason}")?;
+        for name in &place.names {
+            writeln!(output, "{name:<15} {state}: {reason}")?;
+        }
     }
     as_exit_code(state)
 }
@@ -114,6 +141,47 @@ fn as_exit_code(state: Health) -> Result<(), Failure> {
     match state.exit_code() {
         0 => Ok(()),
         code => Err(Failure::Unwell { code }),
+    }
+}
+
+impl ServerPlace {
+    /// Finds the sockets of a server.
+    fn find(arguments: &ServerArguments) -> Result<Self, Failure> {
+        let ServerArguments { volume, control, config } = arguments;
+        if let Some(path) = volume {
+            let socket = socket_of(path, control.as_deref())?;
+            return Ok(Self { names: vec![export_name(path)?], sockets: vec![socket] });
+        }
+        let file = config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
+        let volumes = Config::read(file)?.volumes;
+        if volumes.is_empty() {
+            let file = file.display();
+            let sentence = format!("name a VOLUME: {file} has no section [volumes.NAME]");
+            return Err(Failure::Usage(sentence));
+        }
+        let socket = |section: &VolumeSection| {
+            section.control.clone().or_else(|| Volume::find(&section.path).ok()?.socket())
+        };
+        let sockets = volumes.values().filter_map(socket).collect();
+        Ok(Self { names: volumes.into_keys().collect(), sockets })
+    }
+
+    /// Asks the server; returns nothing if there is none.
+    fn ask_if_there<T: DeserializeOwned>(&self, route: &str) -> Result<Option<T>, Failure> {
+        for socket in &self.sockets {
+            if let Some(answer) = ask(socket, route)? {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks the server, for a command that needs one.
+    fn ask<T: DeserializeOwned>(&self, route: &str) -> Result<T, Failure> {
+        self.ask_if_there(route)?.ok_or_else(|| Failure::NotDone {
+            path: self.names.join(", ").into(),
+            why: "no server serves it".to_owned(),
+        })
     }
 }
 
@@ -142,18 +210,6 @@ fn ask<T: DeserializeOwned>(socket: &Path, route: &str) -> Result<Option<T>, Fai
     }
     let answer = serde_json::from_str(&answer.body);
     answer.map(Some).map_err(|_| refused("its answer is of another version".to_owned()))
-}
-
-/// As [`ask`], for a command that needs a server.
-fn ask_server<T: DeserializeOwned>(
-    volume: &Path,
-    socket: &Path,
-    route: &str,
-) -> Result<T, Failure> {
-    ask(socket, route)?.ok_or_else(|| Failure::NotDone {
-        path: volume.to_owned(),
-        why: "no server serves it".to_owned(),
-    })
 }
 
 /// A time for people, in its largest unit.

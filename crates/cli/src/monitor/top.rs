@@ -1,7 +1,6 @@
 //! `duramen top`: the load of each volume, again and again.
 
 use std::io::{IsTerminal, Write, stdout};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -14,7 +13,7 @@ use server::control::{Health, ServerStatus, VolumeStatus};
 use server::reactor::{self, elsewhere};
 
 use super::clients::table;
-use super::{ask_server, socket_of};
+use super::{ServerArguments, ServerPlace};
 use crate::failure::Failure;
 
 /// Time between two reports.
@@ -26,17 +25,14 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 /// The arguments of `duramen top`.
 #[derive(Args, Debug)]
 pub(crate) struct TopArguments {
-    /// Any volume of the server: see 'duramen --help'
-    pub(crate) volume: PathBuf,
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
     /// Print one JSON object a second, each on a line
     #[arg(long)]
     pub(crate) json: bool,
     /// End after this number of reports [default: at Ctrl-C]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) count: Option<u64>,
-    /// Control socket of a bare disk that is served with the same option
-    #[arg(long, value_name = "PATH")]
-    pub(crate) control: Option<PathBuf>,
 }
 
 /// Load of a volume between two looks.
@@ -61,13 +57,13 @@ struct Load {
 /// # Errors
 /// [`Failure`] if no server serves the volume, also when it has ended.
 pub(crate) fn run(arguments: &TopArguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let socket = socket_of(&arguments.volume, arguments.control.as_deref())?;
+    let place = ServerPlace::find(&arguments.server)?;
     let is_terminal = stdout().is_terminal();
     let watching = reactor::block_on(|runtime| async move {
         let mut signals = Signals::new()?;
         let look = || {
-            let (volume, socket) = (arguments.volume.clone(), socket.clone());
-            elsewhere(move || ask_server::<ServerStatus>(&volume, &socket, "/v1/server/status"))
+            let place = place.clone();
+            elsewhere(move || place.ask::<ServerStatus>("/v1/server/status"))
         };
         let (mut before, mut reports) = (look().await?, 0);
         while arguments.count.is_none_or(|count| reports < count) {

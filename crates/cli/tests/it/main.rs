@@ -33,4 +33,5 @@ mod sets;
 mod shadow;
 mod simulated;
 mod snapshots;
+mod volumes;
 mod words;
