@@ -407,6 +407,10 @@ fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
     let has_volumes_of_file = arguments.volumes.is_empty();
     let file = arguments.config.clone();
     let file = file.or_else(|| has_volumes_of_file.then(|| PathBuf::from(DEFAULT_FILE)));
+    if arguments.config.is_none() && file.as_deref().is_some_and(|file| !file.exists()) {
+        let sentence = format!("name a VOLUME, or write the configuration {DEFAULT_FILE}");
+        return Err(Failure::Usage(sentence));
+    }
     let mut config = match &file {
         Some(path) => Config::read(path).map_err(server::ServeError::from)?,
         None => Config::default(),
