@@ -44,5 +44,5 @@ pub use config::{Config, ConfigError};
 pub use dispatch::{Anonymous, Export, Exports, Fsid, Rule, Squash, Volume, toml_key};
 pub use ready::ReadyInfo;
 pub use server::{ServeError, Server, ServerHandle, Settings};
-pub use shares::Share;
+pub use shares::{SHARE_TIMEOUT, Share};
 pub use signals::{Signals, serve, unless_ended};

@@ -16,13 +16,13 @@ use futures::FutureExt;
 use futures::future::{join_all, select};
 use runtime::{Instant, Runtime};
 use tokio::net::TcpSocket;
-use vfs::{FsError, RootDirectory};
+use vfs::FsError;
 
 use crate::config::{Config, ConfigError};
 use crate::control::{ServerCounters, Serving, VolumeTroubles};
 use crate::ready::ReadyInfo;
 use crate::recording::Recording;
-use crate::shares::Share;
+use crate::shares::{Share, shares};
 use crate::tcp::TcpListener;
 use crate::{descriptors, reactor, rpcbind};
 
@@ -144,7 +144,7 @@ impl Server {
         let local = |listener: &TcpListener| listener.0.local_addr();
         let addresses: Result<_, _> = listeners.iter().map(local).collect();
         let addresses = addresses.expect("a socket that listens has an address");
-        let shares = shares(&dispatcher).await;
+        let shares = shares(&*runtime.clock, &dispatcher.exports(), dispatcher.volumes()).await;
         let ready = ReadyInfo { addresses, shares, registered: false };
         let (runtime, stop) = (runtime.clone(), Switch::default());
         let door = open_door(&runtime, &settings.config, &dispatcher, &stop);
@@ -240,9 +240,23 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// The volumes, and who may do what with them now.
+    /// The volumes, and who may do what with them now. A volume whose disk does not answer for
+    /// [`SHARE_TIMEOUT`](crate::SHARE_TIMEOUT) is described without its root directory.
     pub async fn shares(&self) -> Vec<Share> {
-        shares(&self.dispatcher).await
+        let exports = self.dispatcher.exports();
+        shares(&*self.runtime.clock, &exports, self.dispatcher.volumes()).await
+    }
+
+    /// Logs the access to each volume. A task of its own waits for the disks, so that neither a
+    /// signal nor the next reload does.
+    pub(crate) fn log_shares(&self) {
+        let handle = self.clone();
+        let log = async move {
+            for share in handle.shares().await {
+                tracing::info!("{share}");
+            }
+        };
+        self.runtime.tasks.spawn(log.boxed_local());
     }
 
     /// Whether there is a configuration file.
@@ -300,23 +314,6 @@ fn open_door(
         calls_per_connection: config.limits.calls_per_connection as usize,
     };
     Door::new(runtime.clone(), dispatcher.clone(), bounds, stop.clone())
-}
-
-/// The volumes, and who may do what with them now.
-async fn shares(dispatcher: &Dispatcher) -> Vec<Share> {
-    let exports = dispatcher.exports();
-    let mut shares = Vec::new();
-    for Volume { name, file_system, .. } in dispatcher.volumes().iter() {
-        let id = file_system.root();
-        let root = file_system.getattr(id).await.open().await;
-        let root = root.ok().and_then(|root| root.into_inner().ok()).map(RootDirectory::from);
-        let limits = file_system.fsinfo(id).await.open().await;
-        let limits = limits.ok().and_then(|limits| limits.into_inner().result.ok());
-        let is_read_only = limits.is_some_and(|limits| limits.read_only);
-        let (volume, export) = (name.clone(), exports.of(name).clone());
-        shares.push(Share { volume, export, is_read_only, root });
-    }
-    shares
 }
 
 /// Builds the exports. Rules for an unknown volume are a typing error, and a dangerous one: the

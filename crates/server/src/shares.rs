@@ -3,10 +3,14 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
-use dispatch::{Anonymous, Export, Rule, Squash, toml_key};
+use dispatch::{Anonymous, Export, Exports, Rule, Squash, Volume, Volumes, toml_key};
+use futures::FutureExt;
+use futures::future::{Either, join_all, select};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use vfs::RootDirectory;
+use runtime::Clock;
+use vfs::{FileSystem, RootDirectory};
 
 use crate::config::Network;
 
@@ -24,6 +28,38 @@ pub struct Share {
     pub is_read_only: bool,
     /// Its root directory; none if its attributes cannot be read.
     pub root: Option<RootDirectory>,
+}
+
+/// Time that the disk of a volume may take to answer for its line.
+pub const SHARE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The volumes, and who may do what with them. All are asked at once, and a disk that does not
+/// answer delays the others by [`SHARE_TIMEOUT`] at most.
+pub(crate) async fn shares(clock: &dyn Clock, exports: &Exports, volumes: &Volumes) -> Vec<Share> {
+    let share = async |volume: &Volume| {
+        let asked = ask(&*volume.file_system).boxed_local();
+        let (root, is_read_only) = match select(asked, clock.sleep(SHARE_TIMEOUT)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => {
+                let volume = &volume.name;
+                tracing::warn!(volume, "its disk does not answer: its root directory is unknown");
+                (None, false)
+            }
+        };
+        let (volume, export) = (volume.name.clone(), exports.of(&volume.name).clone());
+        Share { volume, export, is_read_only, root }
+    };
+    join_all(volumes.iter().map(share)).await
+}
+
+/// The root directory of a volume, and whether the volume refuses all writes.
+async fn ask(file_system: &dyn FileSystem) -> (Option<RootDirectory>, bool) {
+    let id = file_system.root();
+    let root = file_system.getattr(id).await.open().await;
+    let root = root.ok().and_then(|root| root.into_inner().ok()).map(RootDirectory::from);
+    let limits = file_system.fsinfo(id).await.open().await;
+    let limits = limits.ok().and_then(|limits| limits.into_inner().result.ok());
+    (root, limits.is_some_and(|limits| limits.read_only))
 }
 
 /// Whether a class of users (6 the owner, 3 the group, 0 all others) may create files in a root
@@ -138,8 +174,35 @@ impl ClientClass {
 }
 
 #[cfg(test)]
+#[path = "../../dispatch/tests/dispatch/memory.rs"]
+#[allow(dead_code)]
+mod memory;
+
+#[cfg(test)]
 mod tests {
+    use dispatch::Fsid;
+    use sim::Executor;
+
+    use super::memory::MemoryFileSystem;
     use super::*;
+
+    #[test]
+    fn a_disk_that_does_not_answer_costs_its_own_line_the_root_directory_and_nothing_else() {
+        let executor = Executor::new(1);
+        let [stuck, other] = [(); 2].map(|()| MemoryFileSystem::new());
+        stuck.gate().close();
+        let all = [("other", other), ("stuck", stuck)].into_iter().zip(7..);
+        let volumes = all.map(|((name, file_system), number)| {
+            let (name, fsid) = (name.to_owned(), Fsid(number));
+            Volume { name, fsid, file_system }
+        });
+        let volumes = Volumes::new(volumes.collect()).expect("different names");
+        let (clock, exports) = (executor.runtime().clock, Exports::default());
+        let shares = shares(&*clock, &exports, &volumes);
+        let shares = executor.block_on_for(SHARE_TIMEOUT, shares).expect("it ends");
+        let known = shares.iter().map(|share| (share.volume.as_str(), share.root.is_some()));
+        assert_eq!(known.collect::<Vec<_>>(), [("other", true), ("stuck", false)]);
+    }
 
     fn rule(network: &str, writable: bool, squash: Squash) -> Rule {
         let network = network.parse().expect("a network");

@@ -29,18 +29,28 @@ pub async fn serve(
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), ServeError> {
     if signals.was_asked {
-        return shut_down(volumes.iter()).await;
+        return signals.while_ending(shut_down(volumes.iter())).await;
     }
-    let mut server = Server::bind(runtime, volumes, settings).await?;
-    server.register().await;
+    let start = async {
+        let mut server = Server::bind(runtime, volumes, settings).await?;
+        server.register().await;
+        Ok::<_, ServeError>(server)
+    };
+    let server = signals.while_starting(start, || false).await??;
     let handle = server.handle();
     let _control = Control::open(desks, handle.clone()).map_err(ServeError::Control)?;
-    ready(server.ready());
+    if signals.was_asked {
+        handle.stop();
+    } else {
+        ready(server.ready());
+    }
     let run = server.run();
     pin_mut!(run);
     let signalled = async {
-        signals.end(&handle).await;
-        handle.stop();
+        if !signals.was_asked {
+            signals.end(&handle).await;
+            handle.stop();
+        }
         signals.end(&handle).await;
     };
     match select(run, signalled.boxed_local()).await {
@@ -112,6 +122,14 @@ impl Signals {
         }
     }
 
+    /// Runs the end of a server. A signal to end takes effect at once.
+    async fn while_ending(
+        &mut self,
+        end: impl Future<Output = Result<(), ServeError>>,
+    ) -> Result<(), ServeError> {
+        self.unless_ended(end).await.unwrap_or(Err(ServeError::Interrupted))
+    }
+
     /// Whether a signal to end came during a start.
     pub fn is_end_asked(&self) -> bool {
         self.was_asked
@@ -179,9 +197,7 @@ async fn reload(handle: &ServerHandle) {
         Ok(()) if !handle.has_file() => tracing::info!("SIGHUP: there is no configuration to read"),
         Ok(()) => {
             tracing::info!("the exports were read anew");
-            for share in handle.shares().await {
-                tracing::info!("{share}");
-            }
+            handle.log_shares();
         }
         Err(error) => {
             tracing::error!(%error, "the exports stay as they were: no access has changed")

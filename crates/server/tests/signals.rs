@@ -176,6 +176,51 @@ fn sighup_reads_the_exports_anew() {
 }
 
 #[test]
+fn a_disk_that_does_not_answer_keeps_no_later_reload_from_withdrawing_access() {
+    let path = std::env::temp_dir().join(format!("duramen-{}-stuck.toml", id()));
+    let open = "[exports.data]\nclients = [{ network = \"127.0.0.1\", access = \"rw\" }]\n";
+    std::fs::write(&path, "").expect("the temporary directory can be written");
+    with_server(Some(path.clone()), async |fixture: Fixture| {
+        fixture.data.gate().close();
+        let closed = "[exports.data]\nclients = []\n";
+        for (rules, admits) in [(closed, false), (open, true), (closed, false)] {
+            std::fs::write(&path, rules).expect("it can be written");
+            send("-HUP");
+            while can_mount(fixture.address).await != admits {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        send("-TERM");
+        fixture.running.await.expect("no panic").expect("a good end");
+    });
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+#[test]
+fn a_signal_while_a_disk_keeps_the_start_waiting_is_handled_and_a_second_one_ends_it() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let ended = reactor::block_on(|runtime| async move {
+        let signals = Signals::new().expect("they can be received");
+        let (data, settings) = (MemoryFileSystem::new(), Settings::default());
+        data.gate().close();
+        let volume = Volume { name: "data".into(), fsid: Fsid(7), file_system: data };
+        let served =
+            serve(&runtime, vec![volume], settings, vec![], signals, |_| panic!("it serves"));
+        let sent = async {
+            loop {
+                send("-TERM");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let either = futures::future::select(Box::pin(served), Box::pin(sent)).await;
+        let futures::future::Either::Left((ended, _)) = either;
+        ended
+    });
+    let ended = ended.expect("a reactor");
+    assert!(matches!(ended, Err(ServeError::Interrupted)), "{ended:?}");
+}
+
+#[test]
 fn sighup_with_a_fifo_for_a_configuration_leaves_the_server_as_it_is() {
     let path = std::env::temp_dir().join(format!("duramen-{}-fifo.toml", id()));
     let made = Command::new("mkfifo").arg(&path).status().expect("coreutils");
