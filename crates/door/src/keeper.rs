@@ -11,9 +11,11 @@ use dispatch::Dispatcher;
 use futures::FutureExt;
 use futures::future::{Either, select};
 use runtime::Runtime;
+use runtime::sync::yield_now;
 
 use crate::connection::{Connection, ConnectionError};
 use crate::places::{Occupant, Places};
+use crate::planted::{Bug, is_planted};
 use crate::{Listener, Stream, Switch, seldom};
 
 /// Time that peers may take to fetch their last replies.
@@ -112,6 +114,11 @@ impl Door {
                 Ok((stream, peer)) => {
                     count(&self.counts, |counts| &mut counts.accepted);
                     self.runtime.tasks.spawn(self.clone().admit(stream, peer).boxed_local());
+                    // A quiet occupant that leaves for this client does so before the next one is
+                    // at the door: else a backlog would fill the door, and be sent away.
+                    if !self.places.is_any_free() && !is_planted(Bug::HurriedAccept) {
+                        yield_now().await;
+                    }
                 }
                 Err(error) => {
                     count(&self.counts, |counts| &mut counts.failed);
@@ -223,3 +230,6 @@ async fn linger(mut stream: impl Stream, runtime: &Runtime) {
     // An error, or a peer that stays, makes no difference any more.
     select(Box::pin(end), runtime.clock.sleep(LINGER)).await;
 }
+
+#[cfg(test)]
+mod tests;

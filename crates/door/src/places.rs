@@ -17,7 +17,7 @@
 //! 3. the occupant that has been quiet for longest, if that is at least [`QUIET`].
 //!
 //! A stranger at the door is sent away while no place is free. Admitted clients wait there side by
-//! side, up to [`MAX_AT_DOOR`], and a free place goes to the one whose address has fewest; so a
+//! side, up to [`MAX_AT_DOOR`] and one for each quiet occupant that is leaving, and a free place goes to the one whose address has fewest; so a
 //! client that waits with many connections is not in the way of another. At a full door the address
 //! with most gives way to one with fewer. An IPv6 network of 64 bits counts as one address: a
 //! client that has one address of it has them all.
@@ -168,7 +168,7 @@ impl Places {
         let count = |door: &[Rc<Waiter>], address| {
             door.iter().filter(|waiter| in_bounds(waiter.address) == address).count()
         };
-        if door.len() >= MAX_AT_DOOR {
+        if door.len() >= MAX_AT_DOOR + self.leaving() {
             let addresses = door.iter().map(|waiter| in_bounds(waiter.address));
             let fullest = addresses.max_by_key(|&address| count(&door, address))?;
             if count(&door, fullest) <= count(&door, in_bounds(address)) + 1 {
@@ -183,6 +183,16 @@ impl Places {
         let waiter = Rc::new(Waiter { address, called, place, is_sent_away });
         door.push(waiter.clone());
         Some(AtDoor { places: self.clone(), waiter })
+    }
+
+    /// Occupants that were asked to leave while they were quiet: nothing keeps them, so a client
+    /// waits for each only until it has had its turn.
+    fn leaving(&self) -> usize {
+        if is_planted(Bug::HurriedAccept) {
+            return 0;
+        }
+        let occupants = self.occupants.borrow();
+        occupants.iter().filter(|one| one.is_asked() && one.leaves_quietly()).count()
     }
 
     /// Gives free places to waiting clients (invariant 3), first to the one whose address has
@@ -220,14 +230,18 @@ impl Places {
         self.free.acquire(self.max).await
     }
 
-    /// The process has no descriptor left for a newcomer: asks an idle occupant to leave, if there
-    /// is one.
+    /// Whether a place is free.
+    pub(crate) fn is_any_free(&self) -> bool {
+        self.free.available() > 0
+    }
+
+    /// The process has no descriptor left for a newcomer: asks a quiet stranger to leave, or else
+    /// the occupant that rule 3 names. A client that has just called may be about to call again.
     pub(crate) fn relieve(&self) {
         let occupants = self.occupants.borrow();
-        if let Some(occupant) = self.stranger(&occupants).or_else(|| quietest(&occupants, |_| true))
-        {
-            occupant.ask();
-        }
+        let is_idle = |occupant: &Occupant| self.quiet_time(occupant) >= QUIET;
+        let occupant = self.stranger(&occupants).or_else(|| quietest(&occupants, is_idle));
+        occupant.into_iter().for_each(|occupant| occupant.ask());
     }
 
     /// Asks an occupant to leave for a newcomer, if the rules name one. Returns when to ask again.
@@ -240,12 +254,17 @@ impl Places {
             return LEAVING;
         }
         let Some(occupant) = quietest(&occupants, |_| true) else { return LEAVING };
-        let since = Duration::from_nanos(self.clock.now().0 - occupant.last.get().0);
+        let since = self.quiet_time(occupant);
         if since < QUIET {
             return QUIET - since;
         }
         occupant.ask();
         LEAVING
+    }
+
+    /// Time since the last work of an occupant.
+    fn quiet_time(&self, occupant: &Occupant) -> Duration {
+        self.clock.now().since(occupant.last.get())
     }
 
     /// Rule 1.

@@ -20,6 +20,9 @@ planted::bugs! {
     UnhurriedOccupants,
     /// A client that no export admits waits at the door like one that is admitted.
     AdmittedStrangers,
+    /// A backlog is accepted in one go, and occupants that are about to leave make no room at the
+    /// door.
+    HurriedAccept,
 }
 
 thread_local! {

@@ -244,7 +244,7 @@ fn a_connection_that_reads_no_more_gives_back_the_memory_of_what_has_not_arrived
 #[test]
 fn an_occupant_that_is_asked_to_leave_is_hurried() {
     with_connection(async |connection, peer, alarm| {
-        let places = crate::places::Places::new(alarm.clone(), 1, Rc::new(|_| true));
+        let places = crate::places::Places::new(alarm.clone(), 1, Rc::new(|_| false));
         let address = [127, 0, 0, 1].into();
         let place = places.enter(address).now_or_never().flatten().expect("it is free");
         let mut connection = connection.noted_by(place.occupant().clone());

@@ -233,3 +233,33 @@ fn a_client_that_goes_while_it_waits_leaves_its_place_to_another() {
     executor.run_for(Duration::ZERO);
     assert_eq!(next.get(), Some(true));
 }
+
+#[test]
+fn occupants_that_are_about_to_leave_make_room_at_the_door() {
+    let executor = Executor::new(1);
+    let count = 2 * MAX_AT_DOOR + 1;
+    let places = places(&executor, count as u64);
+    let strangers: Vec<Place> = (0..count).map(|_| enter(&executor, &places, STRANGER)).collect();
+    let guests: Vec<_> = (0..count).map(|_| waits(&executor, &places, LOCAL)).collect();
+    assert!(guests.iter().all(|outcome| outcome.get().is_none()), "each has asked one to leave");
+    drop(strangers);
+    executor.run_for(Duration::ZERO);
+    assert!(guests.iter().all(|outcome| outcome.get() == Some(true)));
+}
+
+#[test]
+fn a_client_that_has_just_called_keeps_its_place_when_descriptors_are_short() {
+    let executor = Executor::new(1);
+    let places = places(&executor, 3);
+    let occupants = seated(&executor, &places, &[LOCAL, LOCAL, STRANGER]);
+    occupants.iter().for_each(|occupant| occupant.note(true, false));
+    places.relieve();
+    assert_eq!(asked(&occupants), [2], "a stranger goes at once");
+    executor.run_for(QUIET / 2);
+    occupants[0].note(true, false);
+    places.relieve();
+    assert_eq!(asked(&occupants), [2], "all others have just called");
+    executor.run_for(QUIET / 2);
+    places.relieve();
+    assert_eq!(asked(&occupants), [1, 2], "one has been quiet for long");
+}

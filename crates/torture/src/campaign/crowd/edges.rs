@@ -44,6 +44,7 @@ pub(super) fn play(
         Edge::Calls => calls_of_a_connection(stage, workload, crowd),
         Edge::Turns => turns(stage, workload, crowd),
         Edge::Places => places(stage, workload, crowd),
+        Edge::Backlog => backlog(stage, workload, crowd),
         Edge::Record => longest_record(stage, workload, crowd),
     }
 }
@@ -165,6 +166,21 @@ fn places(stage: &Stage, workload: &Workload, crowd: &Crowd) -> Result<(), Strin
         return Err("nobody has a place of a guest that was quiet for long".to_owned());
     }
     Ok(())
+}
+
+/// Quiet strangers take all places, and as many guests of one address come at once: each gets a
+/// place, though more come than wait at the door.
+fn backlog(stage: &Stage, workload: &Workload, crowd: &Crowd) -> Result<(), String> {
+    let connect = |address| crowd.ledger.connect(address, Role::Other, ROOM);
+    let places = workload.bounds.connections;
+    let strangers: Vec<Client> = (0..places).map(|number| connect(stranger(number))).collect();
+    run_for(stage, workload, MOMENT)?;
+    let seated = |clients: &[Client]| clients.iter().filter(|one| one.lane.is_seated()).count();
+    expect("strangers with a place", seated(&strangers), strangers.len())?;
+    let guests: Vec<Client> = (0..places).map(|_| connect(guest(700))).collect();
+    run_for(stage, workload, MOMENT)?;
+    expect("guests with a place", seated(&guests), guests.len())?;
+    expect("strangers that keep theirs", seated(&strangers), 0)
 }
 
 /// The longest WRITE is answered, and so is one that asks for more than is moved; a record whose

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use workload::{Edge, Occupants, Scene};
 
-    const SCENES: [Scene; 13] = [
+    const SCENES: [Scene; 14] = [
         Scene::Flood,
         Scene::Scarce,
         Scene::Deaf,
@@ -98,6 +98,7 @@ mod tests {
         Scene::Edge(Edge::Turns),
         Scene::Edge(Edge::Places),
         Scene::Edge(Edge::Record),
+        Scene::Edge(Edge::Backlog),
     ];
 
     #[test]

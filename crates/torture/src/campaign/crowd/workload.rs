@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use dispatch::{CALL_MEMORY, Limits, MAX_TRANSFER};
-use door::Bounds;
+use door::{Bounds, MAX_AT_DOOR};
 use sim::Prng;
 
 use crate::explore::design::Design;
@@ -57,6 +57,8 @@ pub(super) enum Edge {
     Places,
     /// The length of a record.
     Record,
+    /// Clients that come at once while strangers hold all places.
+    Backlog,
 }
 
 /// A crowd.
@@ -148,10 +150,11 @@ impl Workload {
             10 => Scene::Full(Occupants::Mixed),
             11 => Scene::Hoard,
             12 => Scene::Full(Occupants::Deaf),
-            _ => Scene::Edge(match prng.below(4) {
+            _ => Scene::Edge(match prng.below(5) {
                 0 => Edge::Calls,
                 1 => Edge::Turns,
                 2 => Edge::Places,
+                3 => Edge::Backlog,
                 _ => Edge::Record,
             }),
         };
@@ -190,6 +193,10 @@ impl Workload {
                 let calls = if prng.chance(1, 8) { 4096 } else { prng.between(1, 64) as u32 };
                 let connections = u64::from(calls);
                 (Limits { calls, ..ample }, Bounds { connections, ..enough }, Vec::new())
+            }
+            Scene::Edge(Edge::Backlog) => {
+                let connections = prng.between(1, 2 * MAX_AT_DOOR as u64 + 1);
+                (ample, Bounds { connections, ..enough }, Vec::new())
             }
             Scene::Edge(_) => (ample, enough, Vec::new()),
         };
@@ -336,7 +343,7 @@ mod tests {
         let again: Vec<String> = (0..400).map(|seed| format!("{:?}", scene(seed))).collect();
         assert_eq!(scenes, again);
         let different: std::collections::BTreeSet<&String> = scenes.iter().collect();
-        assert_eq!(different.len(), 4 + 5 + 4);
+        assert_eq!(different.len(), 4 + 5 + 5);
         for seed in 0..400 {
             let Workload { limits, .. } = Workload::draw(seed, Design::SYNC);
             assert!(limits.request_memory >= 2 * LONGEST, "seed {seed}: a record must fit");

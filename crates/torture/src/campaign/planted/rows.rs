@@ -190,6 +190,7 @@ pub(super) const ROWS: &[Row] = &[
     row("door/UnhurriedCalls", Design::RAM, How::Crowds),
     row("door/UnhurriedOccupants", Design::RAM, How::Crowds),
     row("door/AdmittedStrangers", Design::SHADOW, How::Crowds),
+    row("door/HurriedAccept", Design::RAM, How::Crowds),
     // Replies that differ from the reference's.
     row("LeakedFragments", Design::SYNC, How::Reference(3)),
     row("StaleChangeTimes", Design::SYNC, How::Reference(3)),
