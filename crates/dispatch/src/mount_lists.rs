@@ -35,6 +35,7 @@ pub(crate) struct Mounts {
 impl Mounts {
     pub(crate) fn add(&self, client: IpAddr, path: &[u8]) {
         self.remove(client, path);
+        self.encoded.take();
         let mut mounts = self.mounts.borrow_mut();
         let is_of_client = |who: IpAddr| in_bounds(who) == in_bounds(client);
         let of_client = mounts.iter().filter(|(who, _)| is_of_client(*who)).count();
@@ -59,8 +60,12 @@ impl Mounts {
     }
 
     fn retain(&self, is_kept: impl FnMut(&(IpAddr, Bytes)) -> bool) {
-        self.encoded.take();
-        self.mounts.borrow_mut().retain(is_kept);
+        let mut mounts = self.mounts.borrow_mut();
+        let before = mounts.len();
+        mounts.retain(is_kept);
+        if mounts.len() < before {
+            self.encoded.take();
+        }
     }
 
     /// The reply to DUMP.
@@ -123,6 +128,25 @@ mod tests {
             assert_eq!(canonical(spelling.as_bytes()), b"/data/a", "{spelling}");
         }
         assert_eq!(canonical(b"/data/../.."), b"/data", "the parent of a root is the root");
+    }
+
+    #[test]
+    fn the_list_is_encoded_anew_when_it_changes_and_for_no_unmount_of_a_stranger() {
+        let (mounts, stranger) = (Mounts::default(), IpAddr::from([10, 0, 0, 1]));
+        let client = IpAddr::from([127, 0, 0, 1]);
+        mounts.add(client, b"/data");
+        let list = mounts.list();
+        mounts.remove(stranger, b"/data");
+        mounts.remove(client, b"/other");
+        mounts.remove_all(stranger);
+        assert_eq!(mounts.list().as_ptr(), list.as_ptr(), "it is the same encoded list");
+        mounts.add(client, b"/other");
+        let both = mounts.list();
+        assert!(both.len() > list.len());
+        mounts.remove(client, b"/other");
+        assert_eq!(mounts.list(), list);
+        mounts.remove_all(client);
+        assert!(mounts.list().len() < list.len());
     }
 
     #[test]
