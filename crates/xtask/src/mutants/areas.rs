@@ -113,6 +113,31 @@ pub(super) const AREAS: &[Area] = &[
         stages: &[tests("door", UNITS), CROWDS],
     },
     Area {
+        name: "nfs",
+        files: &["crates/nfs/src/**/*.rs"],
+        stages: &[tests("nfs", UNITS), tests("dispatch", UNITS), WHOLE],
+    },
+    Area {
+        name: "server",
+        files: &["crates/server/src/**/*.rs"],
+        stages: &[tests("server", UNITS), PROGRAM],
+    },
+    Area {
+        name: "cli",
+        files: &["crates/cli/src/**/*.rs"],
+        stages: &[tests("duramen", &["--lib", "--bins"]), PROGRAM],
+    },
+    Area {
+        name: "runtime",
+        files: &["crates/runtime/src/**/*.rs"],
+        stages: &[tests("runtime", UNITS), tests("dispatch", UNITS), tests("door", UNITS)],
+    },
+    Area {
+        name: "nvram",
+        files: &["crates/nvram/src/**/*.rs"],
+        stages: &[tests("nvram", UNITS), NVRAM],
+    },
+    Area {
         name: "vfs",
         files: &["crates/vfs/src/**/*.rs"],
         stages: &[tests("vfs", UNITS), tests("dispatch", UNITS)],
@@ -175,6 +200,10 @@ const MEMORY: Stage = tests("ffs", &["--test", "it", "--", "memory::", "readers:
 /// Tests that lose logs, move them and give them up by commands.
 const LOST: Stage =
     tests("duramen", &["--test", "it", "--", "lost_log::", "leftovers::", "logged::", "saved::"]);
+/// Tests of the program from outside.
+const PROGRAM: Stage = tests("duramen", &["--test", "it"]);
+/// Commands on a volume with an NVRAM.
+const NVRAM: Stage = tests("duramen", &["--test", "it", "--", "nvram"]);
 /// Campaigns that cut a set of disks and lose one.
 const SETS: Stage = campaigns(&["--test", "campaigns", "--", "sets_of_disks"]);
 /// Tests of a whole server.
