@@ -26,6 +26,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use cache::Meter;
 use futures::future::select;
 use runtime::Clock;
 use runtime::sync::Signal;
@@ -64,13 +65,50 @@ struct OfGroup {
     fragments: Vec<u8>,
     /// A bit for each inode that is not known to belong to a file.
     inodes: Vec<u8>,
-    /// Facts by the index of the inode.
+    /// Inodes that existed at the opening.
+    count: u64,
+    /// Facts by the index of the inode, until reclaim fails.
     facts: Vec<Fact>,
+    /// After that, a bit for each inode that a caller has reached by a name, or that has begun.
+    found: Vec<u8>,
     /// Directories seen in it.
     directories: i32,
     is_torn: bool,
     /// The map has something as free that a file holds.
     is_rotten: bool,
+}
+
+impl OfGroup {
+    /// Bytes of memory.
+    fn bytes(&self) -> usize {
+        let maps = self.fragments.len() + self.inodes.len() + self.found.len();
+        maps + size_of_val(&*self.facts)
+    }
+
+    /// Drops all that is known of the group but the files that have a name for certain.
+    fn shrink(&mut self) {
+        let mut found = vec![0; self.facts.len().div_ceil(8)];
+        for (index, fact) in self.facts.iter().enumerate() {
+            set_bit(&mut found, index, fact.is_found || fact.is_begun);
+        }
+        (self.found, self.facts) = (found, Vec::new());
+        (self.fragments, self.inodes) = (Vec::new(), Vec::new());
+    }
+
+    /// The fact of an inode that existed at the opening.
+    fn fact<T: Default>(&mut self, index: usize, look: impl FnOnce(&mut Fact) -> T) -> T {
+        if index as u64 >= self.count {
+            return T::default();
+        }
+        if let Some(fact) = self.facts.get_mut(index) {
+            return look(fact);
+        }
+        let is_found = bits::is_set(&self.found, index as u64);
+        let mut fact = Fact { is_found, ..Fact::default() };
+        let seen = look(&mut fact);
+        set_bit(&mut self.found, index, fact.is_found || fact.is_begun);
+        seen
+    }
 }
 
 /// Progress and results of reclaim.
@@ -106,6 +144,8 @@ pub enum ReclaimState {
 pub(crate) struct Leftovers {
     groups: RefCell<Vec<Option<OfGroup>>>,
     geometry: Rc<Geometry>,
+    /// Counts the memory of all groups: 12 bytes for each inode, and a bit for each fragment.
+    memory: Meter,
     /// Inodes below this one have been scanned.
     cursor: Cell<u64>,
     progress: Cell<Reclaimed>,
@@ -122,12 +162,13 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// The state of a volume of which nothing is known yet.
-    pub(crate) fn new(geometry: Rc<Geometry>) -> Self {
+    /// The state of a volume of which nothing is known yet. `memory` counts what becomes known.
+    pub(crate) fn new(geometry: Rc<Geometry>, memory: Meter) -> Self {
         let groups = (0..geometry.group_count).map(|_| None).collect();
         Self {
             groups: RefCell::new(groups),
             geometry,
+            memory,
             cursor: Cell::new(0),
             progress: Cell::default(),
             ends: Cell::new(false),
@@ -157,8 +198,20 @@ impl Leftovers {
 
     /// Ends reclaim: there are no more leaks.
     pub(crate) fn close(&self) {
-        self.groups.borrow_mut().iter_mut().for_each(|group| *group = None);
+        for group in self.groups.borrow_mut().iter_mut().filter_map(Option::take) {
+            self.memory.subtract(group.bytes());
+        }
         self.note(|progress| progress.state = ReclaimState::Done);
+    }
+
+    /// Ends reclaim: leaks stay. Only the files that callers reach still matter.
+    pub(crate) fn fail(&self) {
+        for group in self.groups.borrow_mut().iter_mut().flatten() {
+            let before = group.bytes();
+            group.shrink();
+            self.memory.subtract(before - group.bytes());
+        }
+        self.note(|progress| progress.state = ReclaimState::Failed);
     }
 
     /// Asks reclaim to end before it is through.
@@ -296,14 +349,18 @@ impl Leftovers {
             *root = Fact { excess: -2, names: 1, ..Fact::default() }; // its "." and ".."
         }
         self.note(|progress| progress.total += u64::from(initialised));
-        let known = OfGroup { fragments, inodes, facts, directories: 0, is_torn, is_rotten: false };
+        let (count, found, directories) = (initialised.into(), Vec::new(), 0);
+        let is_rotten = false;
+        let known =
+            OfGroup { fragments, inodes, count, facts, found, directories, is_torn, is_rotten };
+        self.memory.add(known.bytes());
         let before = self.groups.borrow_mut()[group as usize].replace(known);
         assert!(before.is_none(), "invariant 1: a group is first read once");
     }
 
     /// Number of inodes that a group had at the opening.
     pub(crate) fn inode_count(&self, group: u64) -> u64 {
-        self.of_group(group, |known| known.facts.len() as u64)
+        self.of_group(group, |known| known.count)
     }
 
     fn of_group<T: Default>(&self, group: u64, look: impl FnOnce(&mut OfGroup) -> T) -> T {
@@ -316,7 +373,7 @@ impl Leftovers {
             return T::default();
         }
         let group = self.geometry.group_of_inode(ino);
-        self.of_group(group, |known| known.facts.get_mut(index).map(look).unwrap_or_default())
+        self.of_group(group, |known| known.fact(index, look))
     }
 
     /// Whether an inode has been scanned, or need not be, since it did not exist at the opening.
@@ -436,6 +493,9 @@ impl Leftovers {
                 map if map == maps.inodes.start => (&mut known.inodes, !value),
                 _ => return,
             };
+            if candidates.is_empty() {
+                return; // reclaim has failed
+            }
             if !given_back {
                 debug_assert!(
                     bits::none_set(candidates, range),
@@ -520,6 +580,14 @@ impl Leftovers {
     /// Whether the map of a group has something as free that a file holds.
     pub(crate) fn is_rotten(&self, group: u64) -> bool {
         self.of_group(group, |known| known.is_rotten)
+    }
+}
+
+fn set_bit(map: &mut [u8], index: usize, value: bool) {
+    let mask = 1 << (index % 8);
+    match value {
+        true => map[index / 8] |= mask,
+        false => map[index / 8] &= !mask,
     }
 }
 

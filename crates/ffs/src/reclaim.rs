@@ -83,6 +83,7 @@ pub(crate) fn start(files: &Rc<Files>, share: f64) -> bool {
         };
         match state {
             ReclaimState::Done => leftovers.close(),
+            ReclaimState::Failed => leftovers.fail(),
             state => leftovers.note(|progress| progress.state = state),
         }
         leftovers.has_ended();

@@ -214,7 +214,10 @@ impl Recovered {
         let budget = options.cache_bytes / 8 * 7;
         let home = Home::new(device.clone(), geometry, clock, budget, options.keeps_data);
         let rows = summary_rows(&home).await?;
-        let leftovers = back.reclaims.then(|| Rc::new(Leftovers::new(home.geometry().clone())));
+        let leftovers = back.reclaims.then(|| {
+            let memory = home.budget().beside().clone();
+            Rc::new(Leftovers::new(home.geometry().clone(), memory))
+        });
         let allocator = Allocator::new(home.clone(), &rows, leftovers.clone());
         let root = root(&home).await?;
         Ok(Self { device, superblock, id, home, rows, allocator, leftovers, root, back })

@@ -15,6 +15,7 @@ use ufs2::derive::bits;
 use ufs2::layout::{Dinode, Geometry};
 use ufs2::mkfs::mkfs;
 use vfs::{FileSystem, FsError, ObjectId, Stability};
+use vnode::Engine;
 
 use crate::common::cutting::{Pair, after_cut, judge, sizes};
 #[cfg(feature = "planted-bugs")]
@@ -251,6 +252,40 @@ fn rubbish_in_the_place_of_a_group_is_told_and_ends_nothing() {
         let found = volume.lookup(volume.files.root(), "file-3").await;
         assert_eq!(found.map(|_| ()), Err(FsError::Corrupt));
     });
+}
+
+#[test]
+fn what_reclaim_knows_of_each_inode_is_counted_and_goes_when_it_ends() {
+    let good = cut_off(make_files);
+    let mut rotten = good.clone();
+    rot(&mut rotten);
+    for (left, is_good) in [(good, true), (rotten, false)] {
+        let (executor, disks) = after_cut(11, Pair { home: left, log: None });
+        executor.block_on(async {
+            let opened = reopen(&executor, &disks.home, 1.0).await;
+            let engine = opened.files.engine().clone();
+            let counted = || engine.budget().beside().bytes();
+            let (before, clock) = (counted(), executor.runtime().clock);
+            let mut most = 0;
+            let mut ended = Box::pin(engine.wait_for_reclaim());
+            let is_done = loop {
+                match select(ended, clock.sleep(Duration::from_micros(20))).await {
+                    Either::Left((is_done, _)) => break is_done,
+                    Either::Right((_, waits)) => ended = waits,
+                }
+                most = most.max(counted());
+            };
+            assert_eq!(is_done, is_good);
+            let inodes = engine.reclaimed().expect("it has run").total as usize;
+            let facts = 12 * inodes;
+            assert!(inodes > 0 && most >= before + facts, "{most}, {before} before: {inodes}");
+            assert!(counted() + facts <= most, "{} of {most} left: {inodes}", counted());
+            let volume = Volume::new(opened.files);
+            let found = volume.lookup(volume.files.root(), "file-3").await.expect("it is there");
+            assert_eq!(volume.read(found).await.expect("a name leads to it").len(), 5100);
+            volume.files.shutdown().await.expect("nothing fails");
+        });
+    }
 }
 
 #[test]
