@@ -21,6 +21,17 @@ pub(crate) fn saved_path(log: &Path, name: u64) -> PathBuf {
     file.into()
 }
 
+/// The files with saved records beside this log.
+pub(crate) fn all_saved(log: &Path) -> Vec<PathBuf> {
+    let log = real_place(log);
+    let is_saved = |path: &PathBuf| {
+        let name = path.extension().and_then(|name| u64::from_str_radix(name.to_str()?, 16).ok());
+        name.is_some_and(|name| saved_path(&log, name) == *path)
+    };
+    let entries = fs::read_dir(parent(&log)).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(is_saved).collect()
+}
+
 /// Finds the file of saved records that the volume on `disk` needs, if the log itself no longer has
 /// them.
 ///
