@@ -321,6 +321,17 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_number_of_snapshots_is_accepted_and_one_more_is_not() {
+        for key in ["hourly", "daily"] {
+            let with = |count| format!("engine = \"shadow\"\n[snapshots]\n{key} = {count}\n");
+            let most = Settings::parse(&with(10_000)).expect("it is allowed").snapshots;
+            assert_eq!(most.hourly.or(most.daily), Some(10_000));
+            let told = refused(&with(10_001));
+            assert!(told.contains("expected: a number from 1 to 10000"), "{told}");
+        }
+    }
+
+    #[test]
     fn a_number_of_snapshots_that_makes_no_sense_is_named() {
         for (line, expected) in [
             ("hourly = 0", "snapshots.hourly is 0; expected: a number from 1 to 10000"),
