@@ -11,8 +11,8 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use duramen_settings::{id_of, text_of};
 use raid::label::Id;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use server::reactor::elsewhere;
 
 use crate::failure::Failure;
-use crate::volume::replace;
+use crate::held_folder::HeldFolder;
 
 /// Name of the file in the folder of a volume.
 pub(crate) const ERRORS_NAME: &str = "set.errors";
@@ -69,7 +69,7 @@ pub(crate) type ByMember = BTreeMap<Id, ErrorCounts>;
 
 /// Error counts of an open set.
 pub(crate) struct ErrorBook {
-    folder: Option<PathBuf>,
+    folder: Option<Arc<HeldFolder>>,
     counts: RefCell<ByMember>,
     /// Previous counters of the open set, by slot.
     last: RefCell<Vec<ErrorCounts>>,
@@ -79,16 +79,19 @@ pub(crate) struct ErrorBook {
 
 /// Reads the counts from the folder of a volume. An invalid file counts as empty.
 pub(crate) fn read(folder: &Path) -> ByMember {
-    let text = fs::read_to_string(folder.join(ERRORS_NAME)).unwrap_or_default();
+    HeldFolder::open(folder).map(|folder| read_held(&folder)).unwrap_or_default()
+}
+
+fn read_held(folder: &HeldFolder) -> ByMember {
+    let text = folder.read(ERRORS_NAME).ok().flatten().unwrap_or_default();
     let keys: Keys = toml::from_str(&text).unwrap_or_default();
     keys.members.iter().filter_map(|(member, counts)| Some((id_of(member)?, *counts))).collect()
 }
 
 impl ErrorBook {
     /// Continues from the counts in the folder of a volume.
-    pub(crate) fn open(folder: Option<&Path>) -> Self {
-        let counts = folder.map(read).unwrap_or_default();
-        let folder = folder.map(Path::to_owned);
+    pub(crate) fn open(folder: Option<Arc<HeldFolder>>) -> Self {
+        let counts = folder.as_deref().map(read_held).unwrap_or_default();
         let kept = RefCell::new(counts.clone());
         Self { folder, counts: RefCell::new(counts), last: RefCell::default(), kept }
     }
@@ -122,10 +125,10 @@ impl ErrorBook {
     }
 }
 
-fn write(folder: &Path, counts: &ByMember) -> Result<(), Failure> {
+fn write(folder: &HeldFolder, counts: &ByMember) -> Result<(), Failure> {
     let members = counts.iter().map(|(member, counts)| (text_of(member), *counts)).collect();
     let text = toml::to_string(&Keys { members }).expect("its values are plain");
-    replace(&folder.join(ERRORS_NAME), &folder.join(NEW_ERRORS_NAME), text.as_bytes())
+    folder.replace(ERRORS_NAME, NEW_ERRORS_NAME, text.as_bytes())
 }
 
 #[cfg(test)]

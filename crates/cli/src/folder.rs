@@ -60,7 +60,7 @@ pub(crate) fn make_temporary(path: &Path) -> io::Result<File> {
 }
 
 /// Maximum number of links in a chain, as on Linux.
-const LINKS: usize = 40;
+pub(crate) const LINKS: usize = 40;
 
 /// The real path of a file that may not exist yet, with all links followed. A path that cannot be
 /// resolved is returned as far as it could be.

@@ -27,6 +27,7 @@ use server::reactor;
 use crate::failure::Failure;
 use crate::folder::{create_private, missing_folders, parent, real_place, sync_folder};
 use crate::front::refusal;
+use crate::held_folder::HeldFolder;
 use crate::log::log_size_for;
 use crate::making::{Making, Stage};
 use crate::mkfs_arguments::MkfsArguments;
@@ -163,7 +164,7 @@ fn make_all(
     let options = MakeOptions { unit, log: usual.log.min(least / LOG_SHARE), ..usual };
     let (log_size, layout) = check_disks((arguments, design), &options, (paths, &disks), &spares)?;
     let lower = lower_size(arguments.lower, &layout)?;
-    set_state::probe(folder)?;
+    set_state::probe(&HeldFolder::open(folder)?)?;
     if !arguments.sparse {
         let all = disks.iter().zip(paths).chain(spares.iter().zip(&arguments.spare));
         for (disk, path) in all {
@@ -189,7 +190,7 @@ fn make_all(
     write_settings(folder, &settings)?;
     // The state is written after the settings: until they are written, the folder has its previous
     // volume, if any.
-    set_state::write(folder, &made.set, &made.witness)?;
+    set_state::write(&HeldFolder::open(folder)?, &made.set, &made.witness)?;
     Ok(made.volume)
 }
 

@@ -5,12 +5,11 @@
 //! acknowledged that one of them has missed ([`raid::Witnessed`]). The file is text, and replaced
 //! as a whole.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duramen_settings::{id_of, text_of};
@@ -19,10 +18,11 @@ use raid::assembly::Witness;
 use raid::label::{Id, Slot, Standing};
 use runtime::Clock;
 use serde::{Deserialize, Serialize};
+use server::reactor::elsewhere;
 
 use crate::failure::Failure;
+use crate::held_folder::HeldFolder;
 use crate::membership::word_for;
-use crate::volume::replace;
 use crate::words;
 
 /// Name of the file in the folder of a volume on a set of disks.
@@ -83,25 +83,31 @@ fn parse(text: &str, set: &Id) -> Option<Witness> {
     Some(Witness { generation: keys.generation, slots })
 }
 
-/// Reads the state of a set from the folder of a volume. An invalid file, or one of another set,
-/// counts as missing: then half of a mirror is not trusted.
+/// Reads the state of a set from the folder of a volume, as [`read_held`] does.
 ///
 /// # Errors
 /// [`Failure`] if the file exists and cannot be read.
 pub(crate) fn read(folder: &Path, set: &Id) -> Result<Option<Witness>, Failure> {
-    let path = folder.join(STATE_NAME);
-    match fs::read_to_string(&path) {
-        Ok(text) => Ok(parse(&text, set)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) if error.kind() == ErrorKind::InvalidData => Ok(None),
-        Err(source) => Err(Failure::File { verb: "read", path, source }),
+    read_held(&HeldFolder::open(folder)?, set)
+}
+
+/// Reads the state of a set. An invalid file, or one of another set, counts as missing: then half
+/// of a mirror is not trusted.
+///
+/// # Errors
+/// [`Failure`] if the file exists and cannot be read.
+pub(crate) fn read_held(folder: &HeldFolder, set: &Id) -> Result<Option<Witness>, Failure> {
+    match folder.read(STATE_NAME) {
+        Ok(text) => Ok(text.and_then(|text| parse(&text, set))),
+        Err(Failure::File { source, .. }) if source.kind() == ErrorKind::InvalidData => Ok(None),
+        Err(failure) => Err(failure),
     }
 }
 
 /// The last generation in which each member was in sync, as far as it is known. A disk with an
 /// earlier one is an old copy.
-pub(crate) fn last_in_sync(folder: &Path, set: &Id) -> BTreeMap<Id, u64> {
-    let text = fs::read_to_string(folder.join(STATE_NAME)).unwrap_or_default();
+pub(crate) fn last_in_sync(folder: &HeldFolder, set: &Id) -> BTreeMap<Id, u64> {
+    let text = folder.read(STATE_NAME).ok().flatten().unwrap_or_default();
     let Some(Keys { generation, slots, .. }) = parse_keys(&text, set) else {
         return BTreeMap::new();
     };
@@ -116,31 +122,35 @@ pub(crate) fn last_in_sync(folder: &Path, set: &Id) -> BTreeMap<Id, u64> {
 ///
 /// # Errors
 /// [`Failure::File`].
-pub(crate) fn write(folder: &Path, set: &Id, witness: &Witness) -> Result<(), Failure> {
-    let (path, new) = (folder.join(STATE_NAME), folder.join(NEW_STATE_NAME));
+pub(crate) fn write(folder: &HeldFolder, set: &Id, witness: &Witness) -> Result<(), Failure> {
     let text = to_text(set, witness, &last_in_sync(folder, set));
-    replace(&path, &new, text.as_bytes())
+    folder.replace(STATE_NAME, NEW_STATE_NAME, text.as_bytes())
 }
 
 /// Checks that the state can be written: a start that waited for that later would seem to hang.
 ///
 /// # Errors
 /// [`Failure::File`].
-pub(crate) fn probe(folder: &Path) -> Result<(), Failure> {
-    let path = folder.join(NEW_STATE_NAME);
-    let probed = fs::write(&path, vec![0; PROBED]).and_then(|()| fs::remove_file(&path));
-    probed.map_err(|source| Failure::File { verb: "write", path, source })
+pub(crate) fn probe(folder: &HeldFolder) -> Result<(), Failure> {
+    folder.probe(NEW_STATE_NAME, PROBED)
 }
 
-/// Records the state while the set is open. If it cannot be written, nothing that a member has
-/// missed is acknowledged until it can.
-pub(crate) fn keep(folder: PathBuf, set: Id, clock: Rc<dyn Clock>) -> Witnessed {
+/// Records the state while the set is open, on a thread of its own: the folder's disk may be slow.
+/// If it cannot be written, nothing that a member has missed is acknowledged until it can.
+pub(crate) fn keep(folder: Arc<HeldFolder>, set: Id, clock: Rc<dyn Clock>) -> Witnessed {
+    // A thread that nobody waits for any more must not write over a later state.
+    let written: Arc<Mutex<u64>> = Arc::default();
     Rc::new(move |witness| {
-        let (folder, clock) = (folder.clone(), clock.clone());
+        let (folder, clock, written) = (folder.clone(), clock.clone(), written.clone());
         Box::pin(async move {
-            let has_told = Cell::new(false);
-            while let Err(failure) = write(&folder, &set, &witness) {
-                if !has_told.replace(true) {
+            let mut has_told = false;
+            let attempt = || {
+                let (folder, witness) = (folder.clone(), witness.clone());
+                let written = written.clone();
+                elsewhere(move || write_newer(&folder, &set, &witness, &written))
+            };
+            while let Err(failure) = attempt().await {
+                if !std::mem::replace(&mut has_told, true) {
                     words::say(format_args!("{failure}; what is written waits until it can be"));
                 }
                 clock.sleep(AGAIN).await;
@@ -149,14 +159,32 @@ pub(crate) fn keep(folder: PathBuf, set: Id, clock: Rc<dyn Clock>) -> Witnessed 
     })
 }
 
+/// Writes the state, unless one of a later generation is written already.
+fn write_newer(
+    folder: &HeldFolder,
+    set: &Id,
+    witness: &Witness,
+    written: &Mutex<u64>,
+) -> Result<(), Failure> {
+    let mut written = written.lock().expect("a thread that panics ends the process");
+    if witness.generation >= *written {
+        write(folder, set, witness)?;
+        *written = witness.generation;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn what_is_known_is_read_as_it_was_written() {
         let folder = std::env::temp_dir().join(format!("duramen-state-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a temporary folder");
+        let held = HeldFolder::open(&folder).expect("it is there");
         let set = [7; 16];
         assert_eq!(read(&folder, &set).expect("no file says nothing"), None);
         let slots = Standing::ALL.iter().zip(0_u8..).map(|(&standing, byte)| {
@@ -164,7 +192,7 @@ mod tests {
             Slot { member, standing }
         });
         let witness = Witness { generation: u64::from(u32::MAX), slots: slots.collect() };
-        write(&folder, &set, &witness).expect("there is room");
+        write(&held, &set, &witness).expect("there is room");
         assert_eq!(read(&folder, &set).expect("it is there"), Some(witness.clone()));
         assert_eq!(read(&folder, &[8; 16]).expect("it is there"), None, "it is of another set");
         // The first slot is in sync, and becomes stale.
@@ -173,9 +201,9 @@ mod tests {
             slots[0].standing = Standing::Stale;
             Witness { generation: witness.generation + generation, slots }
         });
-        later.iter().for_each(|it| write(&folder, &set, it).expect("there is room"));
+        later.iter().for_each(|it| write(&held, &set, it).expect("there is room"));
         assert_eq!(read(&folder, &set).expect("it is there"), Some(later[1].clone()));
-        let last = last_in_sync(&folder, &set);
+        let last = last_in_sync(&held, &set);
         assert_eq!(last, BTreeMap::from([([0; 16], witness.generation)]));
         for wrong in ["", "generation = 3", "generation = 3\nslots = [{member = \"x\"}]", "\u{0}"] {
             fs::write(folder.join(STATE_NAME), wrong).expect("there is room");

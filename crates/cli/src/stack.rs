@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::file::{Access, DiskFile, FileDevice, OpenError};
@@ -30,6 +31,7 @@ use raid::assembly::Witness;
 use raid::label::{Id, Label, Slot, Standing};
 use raid::{OpenOptions, READ_ERRORS_PER_HOUR, Set};
 use runtime::Runtime;
+use runtime::sync::Semaphore;
 use serde::{Deserialize, Serialize};
 use server::reactor;
 
@@ -37,6 +39,7 @@ use crate::error_counts::ErrorBook;
 use crate::failure::Failure;
 use crate::found::found_on;
 use crate::front::{Candidate, Front};
+use crate::held_folder::HeldFolder;
 use crate::losses::Loss;
 use crate::members::{Member, Story, absent, find_members, find_spares, real};
 use crate::set_state;
@@ -66,6 +69,10 @@ type Placed = (PathBuf, Rc<dyn BlockDevice>);
 #[derive(Clone)]
 pub(crate) struct OpenSet {
     pub(crate) set: Rc<Set>,
+    /// The volume's folder, wherever it is moved to.
+    pub(crate) folder: Option<Arc<HeldFolder>>,
+    /// Token of the task that changes the lists and writes them.
+    pub(crate) list_turn: Rc<Semaphore>,
     /// Members and their paths, in no particular order.
     pub(crate) members: Rc<RefCell<Vec<Member>>>,
     /// Paths at which the next start looks for members.
@@ -303,10 +310,11 @@ impl Volume {
         runtime: &Runtime,
     ) -> Result<OpenSet, Failure> {
         let is_written = access == Access::ReadWrite;
-        let folder = self.folder.as_deref();
+        let folder = self.folder.as_deref().map(HeldFolder::open).transpose()?.map(Arc::new);
+        let held = folder.as_deref();
         let witness =
-            folder.map(|folder| set_state::read(folder, &raid.set)).transpose()?.flatten();
-        let last = folder.map(|folder| set_state::last_in_sync(folder, &raid.set));
+            held.map(|folder| set_state::read_held(folder, &raid.set)).transpose()?.flatten();
+        let last = held.map(|folder| set_state::last_in_sync(folder, &raid.set));
         let last = last.unwrap_or_default();
         let found = find_members(raid, witness.as_ref(), &self.silent, is_written)?;
         let latest = found.iter().map(|member| &member.label).max_by_key(|it| it.generation);
@@ -314,10 +322,10 @@ impl Volume {
         let (members, devices) = self.open_members(found, access, device)?;
         let mut options = self.set_options(raid, witness, &members);
         options.log_devices = candidate.as_ref().map_or(Vec::new(), |it| it.log_devices(access));
-        if let Some(folder) = folder.filter(|_| is_written) {
-            set_state::probe(folder)?;
+        if let Some(folder) = folder.clone().filter(|_| is_written) {
+            set_state::probe(&folder)?;
             let clock = runtime.clock.clone();
-            options.witnessed = set_state::keep(folder.to_owned(), raid.set, clock);
+            options.witnessed = set_state::keep(folder, raid.set, clock);
         }
         let set = raid::open(devices.clone(), runtime, options).await.map_err(|source| {
             let disks = members.iter().map(|member| member.path.clone()).collect();
@@ -338,9 +346,11 @@ impl Volume {
             Some(candidate) => candidate.open(self, &set, access, runtime).await?.map(Rc::new),
             None => None,
         };
-        let errors = Rc::new(ErrorBook::open(folder));
+        let errors = Rc::new(ErrorBook::open(folder.clone()));
         Ok(OpenSet {
             set,
+            folder,
+            list_turn: Semaphore::new(1),
             members,
             listed,
             spares,

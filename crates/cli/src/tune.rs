@@ -22,6 +22,7 @@ use crate::choice::{Word, chosen, promises};
 use crate::failure::{Failure, shown_nvrams};
 use crate::folder::real_place;
 use crate::found::found_on;
+use crate::held_folder::HeldFolder;
 use crate::intents::INTENTS_NAME;
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::make_set::{NvramSize, lower_size, open_nvrams, put_in_front};
@@ -31,7 +32,7 @@ use crate::mkfs_arguments::refuse_without_log;
 use crate::redo_log::LogError;
 use crate::size::{parse_size, show_size};
 use crate::stack::{Stack, at_once, fill};
-use crate::volume::{Volume, write_settings};
+use crate::volume::{Volume, change_settings};
 
 /// Text at the end of `duramen tune --help`.
 pub(crate) fn help() -> String {
@@ -191,7 +192,7 @@ async fn change_nvram(
             front.nvram().into_iter().for_each(|nvram| nvram.part());
         }
         // In this order, a cut leaves a volume that is served without its NVRAM.
-        write_settings(folder, &Settings { nvram: None, ..Volume::find(folder)?.settings })?;
+        change_settings(&HeldFolder::open(folder)?, |now| Ok(Settings { nvram: None, ..now }))?;
         open.set.stand_behind(None).await.map_err(failed)?;
         writeln!(output, "{path} has no NVRAM")?;
     }
@@ -218,8 +219,9 @@ async fn give_nvram(
     if given.is_ok() {
         let paths = arguments.nvram.iter().map(|place| real_place(place));
         let nvram = NvramSettings::of(paths, arguments.pin_log);
-        let settings = Volume::find(folder).map(|found| found.settings);
-        given = settings.and_then(|now| write_settings(folder, &Settings { nvram, ..now }));
+        given = HeldFolder::open(folder).and_then(|folder| {
+            change_settings(&folder, |now| Ok(Settings { nvram: nvram.clone(), ..now }))
+        });
     }
     if given.is_err() {
         // A set that names an NVRAM which is not there would be served all the same.
@@ -238,9 +240,10 @@ fn change_health(
     if health.is_none() && !arguments.no_nvram_health {
         return Ok(());
     }
-    let now = Volume::find(folder)?.settings;
-    let nvram = now.nvram.map(|nvram| NvramSettings { health: health.clone(), ..nvram });
-    write_settings(folder, &Settings { nvram, ..now })?;
+    change_settings(&HeldFolder::open(folder)?, |now| {
+        let nvram = now.nvram.map(|nvram| NvramSettings { health: health.clone(), ..nvram });
+        Ok(Settings { nvram, ..now })
+    })?;
     let path = folder.display();
     match health {
         Some(health) => {
@@ -371,11 +374,11 @@ fn change_policy(
     if let Some(size) = log_size.filter(|_| !is_on_set(volume) && !log.exists()) {
         log::make(&log, size)?;
     }
-    // Somebody may have edited the file meanwhile.
-    let now = Volume::find(folder)?.settings;
-    // Without a log, the setting is kept as the size of a later log.
-    let log_size_kept = now.log_size.or(log_size);
-    write_settings(folder, &Settings { design, log_size: log_size_kept, ..now })?;
+    change_settings(&HeldFolder::open(folder)?, |now| {
+        // Without a log, the setting is kept as the size of a later log.
+        let log_size = now.log_size.or(log_size);
+        Ok(Settings { design, log_size, ..now })
+    })?;
     if !design.keeps_intents {
         remove_log(&folder.join(INTENTS_NAME))?;
     }

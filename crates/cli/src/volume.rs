@@ -13,8 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Error, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,15 +24,19 @@ use duramen_settings::Settings;
 use server::control::SOCKET_NAME;
 
 use crate::failure::Failure;
-use crate::folder::{is_there, make_temporary, parent, real_place, sync_folder};
+use crate::folder::{is_there, parent, sync_folder};
 use crate::found::anything_in;
+use crate::held_folder::HeldFolder;
 use crate::log::LOG_NAME;
+use crate::settings_edit::edited;
 use crate::words::quoted;
 
 /// Name of the file that holds a volume's settings.
 pub(crate) const SETTINGS_NAME: &str = "volume.toml";
 /// Name of the file while it is written: a cut may leave such a file behind.
 pub(crate) const NEW_SETTINGS_NAME: &str = ".volume.toml.new";
+/// Attempts to change a file that others change at the same time.
+const MAX_RACES: usize = 10;
 /// Name of the file that holds a volume's file system.
 pub(crate) const DISK_NAME: &str = "disk.img";
 
@@ -204,25 +207,27 @@ pub(crate) fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
         return Err(Failure::File { verb: "read", path: path.to_owned(), source });
     }
     match fs::read_to_string(path) {
-        Ok(text) => {
-            let parsed = Settings::parse(&text);
-            parsed.map(Some).map_err(|error| {
-                // The message has the place, the faulty line, and the reason.
-                let told = error.to_string();
-                let (place, why) = (told.lines().next(), told.lines().skip(1).last());
-                let why = [place, why].into_iter().flatten().collect::<Vec<_>>().join(": ");
-                let advice = if Settings::names_a_design(&text) {
-                    Some("correct that, and leave the other lines as they are".to_owned())
-                } else {
-                    advice(&path.with_file_name(DISK_NAME))
-                };
-                let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
-                Failure::Settings { path: path.to_owned(), why, advice }
-            })
-        }
+        Ok(text) => parse_settings(path, &text).map(Some),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Failure::File { verb: "read", path: path.to_owned(), source }),
     }
+}
+
+/// Parses the text of `volume.toml` at this path.
+fn parse_settings(path: &Path, text: &str) -> Result<Settings, Failure> {
+    Settings::parse(text).map_err(|error| {
+        // The message has the place, the faulty line, and the reason.
+        let told = error.to_string();
+        let (place, why) = (told.lines().next(), told.lines().skip(1).last());
+        let why = [place, why].into_iter().flatten().collect::<Vec<_>>().join(": ");
+        let advice = if Settings::names_a_design(text) {
+            Some("correct that, and leave the other lines as they are".to_owned())
+        } else {
+            advice(&path.with_file_name(DISK_NAME))
+        };
+        let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+        Failure::Settings { path: path.to_owned(), why, advice }
+    })
 }
 
 /// Design of a disk without settings: the one that the disk identifies, whichever program has it
@@ -262,60 +267,91 @@ fn advice(disk: &Path) -> Option<String> {
 /// # Errors
 /// [`Failure::File`].
 pub(crate) fn write_settings(folder: &Path, settings: &Settings) -> Result<(), Failure> {
-    let path = folder.join(SETTINGS_NAME);
+    let (path, new) = (folder.join(SETTINGS_NAME), folder.join(NEW_SETTINGS_NAME));
+    replace(&path, &new, text_of(settings).as_bytes())?;
+    sync_folder(parent(folder))
+}
+
+/// Text of a file that no person has changed.
+fn text_of(settings: &Settings) -> String {
     let body = settings.to_text();
     let disk = match settings.raid {
         Some(_) => "its disks are named below".to_owned(),
         None => format!("{DISK_NAME} beside this file is its disk"),
     };
-    let text = format!("# A volume of duramen; {disk}.\n{body}");
-    replace(&path, &folder.join(NEW_SETTINGS_NAME), text.as_bytes())?;
-    sync_folder(parent(folder))
+    format!("# A volume of duramen; {disk}.\n{body}")
 }
 
-/// Replaces the content of a file atomically, through a file of another name. The file keeps its
-/// mode, and its owner if the process may give files away; a new file is its owner's alone. A
-/// link stays, and its target is replaced, through a file in the folder of the target.
-pub(crate) fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Failure> {
-    let place = real_place(path);
-    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-    let beside = new.file_name().map(|name| parent(&place).join(name));
-    let (path, new) = match &beside {
-        Some(beside) if is_link => (place.as_path(), beside.as_path()),
-        _ => (path, new),
-    };
-    let failed = |source| Failure::File { verb: "write", path: path.to_owned(), source };
-    let old = match fs::metadata(path) {
-        Ok(old) => Some(old),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(source) => return Err(failed(source)),
-    };
-    let mut file = make_temporary(new).map_err(failed)?;
-    let mut write = || {
-        file.write_all(content)?;
-        if let Some(old) = &old {
-            keep_owner(&file, old)?;
-            file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
+/// Changes the settings in the folder of a volume, durably. A person may have the file open in an
+/// editor: its other settings, its comments and its layout stay, and a text that changes meanwhile
+/// is read again.
+///
+/// # Errors
+/// [`Failure`], also that of `change`.
+pub(crate) fn change_settings(
+    folder: &HeldFolder,
+    change: impl Fn(Settings) -> Result<Settings, Failure>,
+) -> Result<(), Failure> {
+    for _ in 0..MAX_RACES {
+        let path = folder.path_of(SETTINGS_NAME.as_ref());
+        let text = folder.read(SETTINGS_NAME)?.ok_or_else(|| {
+            let why = format!("the folder has no {SETTINGS_NAME} any more");
+            Failure::NotAVolume { path: path.clone(), why }
+        })?;
+        let old = parse_settings(&path, &text)?;
+        let new = change(old.clone())?;
+        let edited = edited(&text, &old, &new).unwrap_or_else(|| text_of(&new));
+        let texts = (text.as_str(), edited.as_str());
+        if edited == text || folder.replace_text(SETTINGS_NAME, NEW_SETTINGS_NAME, texts)? {
+            return Ok(());
         }
-        file.sync_all()?;
-        fs::rename(new, path)
-    };
-    write().map_err(|source| {
-        let _ = fs::remove_file(new); // no program uses it
-        failed(source)
-    })?;
-    sync_folder(parent(path))
+    }
+    let why = "somebody changes it again and again".to_owned();
+    Err(Failure::NotDone { path: folder.path_of(SETTINGS_NAME.as_ref()), why })
 }
 
-/// Gives a new file to the owner of the old one. Only root may give files away. Another user owns
-/// the folder, and may own the new file instead.
-fn keep_owner(file: &fs::File, old: &fs::Metadata) -> io::Result<()> {
-    let new = file.metadata()?;
-    if (new.uid(), new.gid()) == (old.uid(), old.gid()) {
-        return Ok(());
-    }
-    match fchown(file, Some(old.uid()), Some(old.gid())) {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
-        kept => kept,
+/// Replaces the content of a file as [`HeldFolder::replace`] does.
+pub(crate) fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Failure> {
+    let failed = |failure| match failure {
+        Failure::File { source, .. } => {
+            Failure::File { verb: "write", path: path.to_owned(), source }
+        }
+        other => other,
+    };
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
+    let folder = HeldFolder::open(parent(path)).map_err(failed)?;
+    folder.replace(name(path), name(new), content)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use designs::FFS_SYNC;
+
+    use super::*;
+
+    #[test]
+    fn what_somebody_changes_while_settings_are_changed_stays() {
+        let folder = std::env::temp_dir().join(format!("duramen-races-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("there is room");
+        let path = folder.join(SETTINGS_NAME);
+        fs::write(&path, "policy = \"log\"\n").expect("there is room");
+        let (held, calls) = (HeldFolder::open(&folder).expect("it is there"), Cell::new(0));
+        let changed = change_settings(&held, |now| {
+            if calls.replace(calls.get() + 1) == 0 {
+                let mine = "policy = \"log\" # for now\nlog_size = 8388608 # mine\n";
+                fs::write(&path, mine).expect("there is room");
+            }
+            Ok(Settings { design: &FFS_SYNC, ..now })
+        });
+        changed.expect("it is a volume");
+        let text = fs::read_to_string(&path).expect("it is there");
+        assert_eq!(text, "policy = \"sync\" # for now\nlog_size = 8388608 # mine\n");
+        assert_eq!(calls.get(), 2, "it was read again");
+        // What changes nothing writes nothing.
+        fs::create_dir(folder.join(NEW_SETTINGS_NAME)).expect("there is room");
+        change_settings(&held, Ok).expect("nothing is in its way");
+        fs::remove_dir_all(&folder).expect("it is ours");
     }
 }

@@ -3,9 +3,9 @@
 
 use server::config::{AccessWord, Network, SquashWord};
 use server::{Anonymous, Export};
-use toml_edit::{
-    Array, ArrayOfTables, DocumentMut, InlineTable, Item, RawString, Table, TableLike, Value,
-};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
+
+use crate::toml_list::push;
 
 /// Indentation of an entry in a list that is written anew.
 const INDENT: &str = "\n    ";
@@ -223,24 +223,6 @@ impl Clients<'_> {
             Self::Tables(tables) => tables.retain(|table| keeps(table)),
         }
     }
-}
-
-/// Adds an entry behind the last one, on a line of its own if that one has one.
-fn push(array: &mut Array, entry: InlineTable) {
-    let last = array.len().checked_sub(1).and_then(|last| array.get_mut(last));
-    let Some(last) = last else { return array.push(entry) };
-    let text = |raw: Option<&RawString>| raw.and_then(RawString::as_str).unwrap_or("").to_owned();
-    let prefix = text(last.decor().prefix());
-    let Some((_, indent)) = prefix.rsplit_once('\n') else { return array.push(entry) };
-    // A comment behind the last entry stays on its line.
-    let behind = text(last.decor().suffix());
-    last.decor_mut().set_suffix("");
-    let behind = behind + array.trailing().as_str().unwrap_or("");
-    let (comment, end) = behind.rsplit_once('\n').unwrap_or((behind.as_str(), ""));
-    let (prefix, end) = (format!("{comment}\n{indent}"), format!("\n{end}"));
-    array.push_formatted(Value::from(entry).decorated(prefix, ""));
-    array.set_trailing(end);
-    array.set_trailing_comma(true);
 }
 
 #[cfg(test)]

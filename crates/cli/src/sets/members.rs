@@ -58,7 +58,7 @@ pub(super) fn bring_online(
             let returning = orders.begin_return(slot, disk.as_deref()).await?;
             let member = returning.member;
             rebuild(stack, returning, "catching up").await?;
-            orders.is_made(member, None);
+            orders.is_made(member, None).await;
             Ok(())
         })?,
     }

@@ -224,7 +224,7 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
                     let replacing = orders.begin(*slot, &disk, *force).await?;
                     let (member, replaced) = (replacing.member, replacing.replaced);
                     rebuild(stack, replacing, "rebuilding").await?;
-                    orders.is_made(member, replaced);
+                    orders.is_made(member, replaced).await;
                     Ok(())
                 }),
             }?;

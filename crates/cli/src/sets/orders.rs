@@ -214,7 +214,7 @@ impl Orders {
     pub(super) async fn fail(&self, slot: usize) -> Result<(), Refused> {
         // The disk stays open: it may have data that the others lack when another disk replaces it.
         self.open.set.fail(slot).await.map_err(refusal)?;
-        self.note_list(); // the member is out, even if the list is not updated
+        self.note_list().await; // the member is out, even if the list is not updated
         Ok(())
     }
 
@@ -241,12 +241,15 @@ impl Orders {
         }
         let device = self.open_new(&path, force).await?;
         // The list is written first, so that the disk is untouched if that fails.
-        let mut spares = self.open.spares.borrow().clone();
+        let turn = self.open.list_turn.acquire(1).await;
+        let [listed, mut spares] =
+            [&self.open.listed, &self.open.spares].map(|list| list.borrow().clone());
         spares.retain(|spare| real(spare) != path);
         spares.push(path.clone());
-        self.write(&self.open.listed.borrow(), &spares).map_err(refusal)?;
+        self.write(&listed, &spares).await.map_err(refusal)?;
+        drop(turn);
         if let Err(error) = raid::make_spare(&*device, &set).await {
-            self.note_list(); // restores the old list
+            self.note_list().await; // restores the old list
             return Err(refusal(format_args!("{}: {error}", path.display())));
         }
         let _ = device.close().await; // its label is durable
@@ -427,13 +430,11 @@ impl Orders {
         }
         let device = self.open_new(&path, force).await?;
         let member = new_id(&*self.runtime.random);
-        self.put_on_list(member, &path, slot).map_err(refusal)?;
         // A good member stays on the list until the new one has taken its place.
         let replaced = Some(old.member).filter(|_| is_good);
+        let gone = Some(old.member).filter(|_| !is_good);
         let offline = self.path_of_offline(&old).filter(|place| *place != path);
-        if !is_good {
-            self.unlist(old.member);
-        }
+        self.put_on_list(member, &path, (slot, gone)).await.map_err(refusal)?;
         Ok(Replacing { slot, device, member, replaced, offline, is_new: true })
     }
 
@@ -492,7 +493,7 @@ impl Orders {
         let end = match rebuilt {
             Ok(()) => {
                 self.tell_made(slot, lost_before);
-                self.is_made(member, replaced);
+                self.is_made(member, replaced).await;
                 if let Some(path) = offline {
                     self.open.release(&path).await;
                 }
@@ -501,7 +502,7 @@ impl Orders {
             Err(error) => {
                 words::say(format_args!("{path}: slot {slot} is not made again: {error}"));
                 // The disk may serve as a spare again from the next start on.
-                self.is_no_spare(member);
+                self.is_no_spare(member).await;
                 // A disk that came back stays a source, and so does an old one in the slot.
                 let has_slot = self.open.set.label().slots[slot].member == member;
                 if is_new && has_slot {

@@ -1,7 +1,16 @@
 //! The lists of a set's disks in `volume.toml`, which orders update for the next start.
 //!
 //! The file may have been changed since the set was opened. So it is read again just before it is
-//! written, and its lists lose and gain only the disks that an order changes.
+//! written, and its lists lose and gain only the disks that an order changes. It is found in the
+//! folder that the set was opened with, even if that was renamed, and a file of another set is
+//! left alone.
+//!
+//! Invariants:
+//! 1. The lists are read, changed and written by one task at a time, which has the token of
+//!    [`OpenSet::list_turn`](crate::stack::OpenSet): a write waits for the folder's disk, and none
+//!    takes back what another has changed meanwhile.
+//!
+//! Not asserted: 1, which each function that changes them keeps.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +24,9 @@ use server::reactor::elsewhere;
 use super::{Orders, refusal};
 use crate::failure::Failure;
 use crate::folder::real_place;
+use crate::held_folder::HeldFolder;
 use crate::members::{Member, is_spare, real};
-use crate::volume::{Volume, write_settings};
+use crate::volume::{SETTINGS_NAME, change_settings};
 use crate::words;
 
 /// The disk to remove from the lists: by its slot, or by its path.
@@ -31,6 +41,7 @@ impl Orders {
     /// Removes a path from the lists: of a spare, of a member that is out, or of a disk that no
     /// longer exists.
     pub(in crate::sets) async fn remove(&self, removed: Removed) -> Result<(), Refused> {
+        let turn = self.open.list_turn.acquire(1).await;
         if self.is_busy.get() {
             return Err(refusal("a member is being made: wait for its end"));
         }
@@ -56,9 +67,10 @@ impl Orders {
         let was_spare = spares.iter().any(is_it);
         listed.retain(|one| !is_it(one));
         spares.retain(|one| !is_it(one));
-        self.write(&listed, &spares).map_err(refusal)?;
+        self.write(&listed, &spares).await.map_err(refusal)?;
         *self.open.listed.borrow_mut() = listed;
         *self.open.spares.borrow_mut() = spares;
+        drop(turn);
         self.open.members.borrow_mut().retain(|one| !is_its(one));
         self.open.forget_returned(&path);
         if was_spare {
@@ -107,13 +119,20 @@ impl Orders {
         }
     }
 
-    /// Lists the path of a new member for the next start. The old member stays on the list until
-    /// the new one is complete.
-    pub(super) fn put_on_list(&self, new: Id, path: &Path, slot: usize) -> Result<(), Failure> {
+    /// Lists the path of a new member for the next start. The old member leaves the list now if it
+    /// is `gone`, or else when the new one is complete.
+    pub(super) async fn put_on_list(
+        &self,
+        new: Id,
+        path: &Path,
+        (slot, gone): (usize, Option<Id>),
+    ) -> Result<(), Failure> {
+        let _turn = self.open.list_turn.acquire(1).await;
         let mut listed = self.open.listed.borrow().clone();
         listed.retain(|one| real(one) != path);
         listed.push(path.to_owned());
-        self.write(&listed, &self.open.spares.borrow())?;
+        let spares = self.open.spares.borrow().clone();
+        self.write(&listed, &spares).await?;
         *self.open.listed.borrow_mut() = listed;
         let mut label = Label { slot, ..self.open.set.label() };
         label.slots[slot].member = new;
@@ -125,11 +144,18 @@ impl Orders {
             is_listed: true,
             is_overwritten: false,
         });
+        drop(members);
+        gone.into_iter().for_each(|old| self.unlist(old));
         Ok(())
     }
 
     /// Removes a member from the spares.
-    pub(super) fn is_no_spare(&self, member: Id) {
+    pub(super) async fn is_no_spare(&self, member: Id) {
+        let _turn = self.open.list_turn.acquire(1).await;
+        self.unlist_spare(member);
+    }
+
+    fn unlist_spare(&self, member: Id) {
         let members = self.open.members.borrow();
         let its = members.iter().find(|known| known.label.member() == member);
         let Some(path) = its.map(|its| real(&its.path)) else { return };
@@ -137,14 +163,15 @@ impl Orders {
     }
 
     /// Records that a member is complete.
-    pub(in crate::sets) fn is_made(&self, member: Id, replaced: Option<Id>) {
-        self.is_no_spare(member);
+    pub(in crate::sets) async fn is_made(&self, member: Id, replaced: Option<Id>) {
+        let _turn = self.open.list_turn.acquire(1).await;
+        self.unlist_spare(member);
         replaced.into_iter().for_each(|old| self.unlist(old));
-        self.note_list();
+        self.note().await;
     }
 
     /// Removes a member from the list, and forgets its disk.
-    pub(super) fn unlist(&self, member: Id) {
+    fn unlist(&self, member: Id) {
         let mut members = self.open.members.borrow_mut();
         let its = members.extract_if(.., |known| known.label.member() == member);
         let its: Vec<PathBuf> = its.map(|known| real(&known.path)).collect();
@@ -155,29 +182,61 @@ impl Orders {
     }
 
     /// Writes the present lists. A failure is only reported: the disks are searched for anyway.
-    pub(super) fn note_list(&self) {
-        if let Err(failure) = self.write(&self.open.listed.borrow(), &self.open.spares.borrow()) {
+    pub(super) async fn note_list(&self) {
+        let _turn = self.open.list_turn.acquire(1).await;
+        self.note().await;
+    }
+
+    async fn note(&self) {
+        let [listed, spares] =
+            [&self.open.listed, &self.open.spares].map(|list| list.borrow().clone());
+        if let Err(failure) = self.write(&listed, &spares).await {
             words::say(format_args!("{failure}; it says where the disks were before"));
         }
     }
 
     /// Writes these lists. Other settings in the file, and paths that a user has added to its lists
     /// since they were read, are kept.
-    pub(super) fn write(&self, members: &[PathBuf], spares: &[PathBuf]) -> Result<(), Failure> {
-        let Some(folder) = &self.volume.folder else { return Ok(()) };
-        let settings = Volume::find(folder)?.settings;
-        let there = settings.raid.clone().unwrap_or_default();
-        let (set, mut noted) = (self.open.set.label().set, self.open.noted.borrow_mut());
-        let raid = RaidSettings {
-            set,
-            members: merged(there.members, &noted[0], members),
-            spares: merged(there.spares, &noted[1], spares),
-            ..there
+    pub(super) async fn write(
+        &self,
+        members: &[PathBuf],
+        spares: &[PathBuf],
+    ) -> Result<(), Failure> {
+        let Some(folder) = self.open.folder.clone() else { return Ok(()) };
+        let (set, noted) = (self.open.set.label().set, self.open.noted.borrow().clone());
+        let new = [members.to_vec(), spares.to_vec()];
+        let lists = new.clone();
+        let work = move || {
+            change_settings(&folder, |now| with_lists(now, &set, (&noted, &lists), &folder))
         };
-        write_settings(folder, &Settings { raid: Some(raid), ..settings })?;
-        *noted = [members.to_vec(), spares.to_vec()];
+        elsewhere(work).await?;
+        self.open.noted.replace(new);
         Ok(())
     }
+}
+
+/// The settings with the lists of a set that were `noted` before and are `new` now.
+///
+/// # Errors
+/// [`Failure::NotDone`] if the settings are those of another set.
+fn with_lists(
+    settings: Settings,
+    set: &Id,
+    (noted, new): (&[Vec<PathBuf>; 2], &[Vec<PathBuf>; 2]),
+    folder: &HeldFolder,
+) -> Result<Settings, Failure> {
+    let there = settings.raid.unwrap_or_else(|| RaidSettings { set: *set, ..Default::default() });
+    if there.set != *set {
+        let path = folder.path_of(SETTINGS_NAME.as_ref());
+        let why = "it names another set of disks by now, and stays as it is".to_owned();
+        return Err(Failure::NotDone { path, why });
+    }
+    let raid = RaidSettings {
+        members: merged(there.members, &noted[0], &new[0]),
+        spares: merged(there.spares, &noted[1], &new[1]),
+        ..there
+    };
+    Ok(Settings { raid: Some(raid), ..settings })
 }
 
 /// Merges a list: the paths now in the file, without those that were noted before and are gone, and

@@ -94,7 +94,7 @@ impl Orders {
             return Err(refusal(apart(&found.path, slot)));
         }
         // The list comes first: if it cannot be written, the disk stays open as a source.
-        self.put_back_on_list(found.clone())?;
+        self.put_back_on_list(found.clone()).await?;
         let device = self.open_returning(slot, &found).await?;
         if let Err(error) = self.open.set.fits(&*device) {
             return Err(refusal(format_args!("{}: {error}", found.path.display())));
@@ -145,23 +145,28 @@ impl Orders {
     }
 
     /// Updates the list with the path of a member, if it is not on the list.
-    fn put_back_on_list(&self, found: Member) -> Result<(), Refused> {
+    async fn put_back_on_list(&self, found: Member) -> Result<(), Refused> {
+        let _turn = self.open.list_turn.acquire(1).await;
         let (place, member) = (real(&found.path), found.label.member());
-        let mut members = self.open.members.borrow().clone();
-        members.retain(|one| one.label.member() != member && real(&one.path) != place);
+        let is_other = |one: &Member| one.label.member() != member && real(&one.path) != place;
         let mut listed = self.open.listed.borrow().clone();
         if !listed.iter().any(|one| real(one) == place) {
-            let before = self.open.members.borrow();
-            let its = before.iter().filter(|one| one.label.member() == member);
+            let known = self.open.members.borrow().clone();
+            let its = known.iter().filter(|one| one.label.member() == member);
             let its: Vec<PathBuf> = its.map(|one| real(&one.path)).collect();
-            let has_other = |at: &PathBuf| members.iter().any(|one| real(&one.path) == *at);
+            let has_other = |at: &PathBuf| {
+                known.iter().filter(|one| is_other(one)).any(|one| real(&one.path) == *at)
+            };
             listed.retain(|one| !its.contains(&real(one)) || has_other(&real(one)));
             listed.push(found.path.clone());
-            self.write(&listed, &self.open.spares.borrow()).map_err(refusal)?;
+            let spares = self.open.spares.borrow().clone();
+            self.write(&listed, &spares).await.map_err(refusal)?;
         }
+        let mut members = self.open.members.borrow_mut();
+        members.retain(is_other);
         members.push(found);
-        *self.open.listed.borrow_mut() = listed;
-        *self.open.members.borrow_mut() = members;
+        drop(members);
+        self.open.listed.replace(listed);
         Ok(())
     }
 }
