@@ -17,10 +17,10 @@
 //! 3. the occupant that has been quiet for longest, if that is at least [`QUIET`].
 //!
 //! A stranger at the door is sent away while no place is free. Admitted clients wait there side by
-//! side, up to [`MAX_AT_DOOR`] and one for each quiet occupant that is leaving, and a free place goes to the one whose address has fewest; so a
-//! client that waits with many connections is not in the way of another. At a full door the address
-//! with most gives way to one with fewer. An IPv6 network of 64 bits counts as one address: a
-//! client that has one address of it has them all.
+//! side, up to [`MAX_AT_DOOR`] and one for each quiet occupant that is leaving, and a free place
+//! goes to the one whose address has fewest; so a client that waits with many connections is not in
+//! the way of another. At a full door the address with most gives way to one with fewer. An IPv6
+//! network of 64 bits counts as one address: a client that has one address of it has them all.
 //!
 //! Invariants:
 //! 1. `occupants` are those that have a place.
