@@ -585,9 +585,10 @@ impl Leftovers {
 
 fn set_bit(map: &mut [u8], index: usize, value: bool) {
     let mask = 1 << (index % 8);
-    match value {
-        true => map[index / 8] |= mask,
-        false => map[index / 8] &= !mask,
+    if value {
+        map[index / 8] |= mask;
+    } else {
+        map[index / 8] &= !mask;
     }
 }
 
