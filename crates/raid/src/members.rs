@@ -434,7 +434,7 @@ impl Members {
         let met = self.counts.met().into_iter().zip(silences).enumerate();
         let of = |(slot, (met, silent_for))| Met {
             silent_for,
-            unread: self.unread.of(slot).len() as u64,
+            unread: self.unread.count(slot),
             is_failing: self.health.is_failing(slot),
             waits_for_room: self.refusals.is_of(slot),
             ..met

@@ -8,7 +8,6 @@
 //!
 //! Not asserted: 1, which is about time.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::array::Array;
@@ -26,7 +25,7 @@ impl Array {
     pub(crate) async fn fill_again(&self, slot: usize) {
         for pause in PAUSES_S {
             for _ in 0..pause {
-                if self.members.unread.of(slot).is_empty() || self.members.are_closed() {
+                if self.members.unread.is_empty(slot) || self.members.are_closed() {
                     return;
                 }
                 self.members.clock.sleep(STEP).await;
@@ -38,8 +37,10 @@ impl Array {
     /// Retries each unread block of a slot once.
     pub(crate) async fn fill_unread(&self, slot: usize) {
         let unit = self.layout.unit;
-        let stripes = self.members.unread.of(slot).into_iter().map(|at| at / unit);
-        for stripe in stripes.collect::<BTreeSet<u64>>() {
+        let mut from = 0;
+        while let Some(at) = self.members.unread.next(slot, from) {
+            let stripe = at / unit;
+            from = (stripe + 1) * unit;
             if self.members.are_closed() || self.members.have_stopped() {
                 return;
             }

@@ -189,7 +189,7 @@ impl Members {
             self.leaving.replace(Some((slot, device)));
             return None;
         }
-        if self.unread.of(slot).is_empty() || !has_come {
+        if self.unread.is_empty(slot) || !has_come {
             return Some(device);
         }
         self.has_stranger(slot, device);

@@ -102,7 +102,7 @@ impl Inner {
             loop {
                 let is_needed = |set: &Rc<Self>| {
                     let members = &set.array.members;
-                    !members.are_closed() && !members.unread.of(slot).is_empty()
+                    !members.are_closed() && !members.unread.is_empty(slot)
                 };
                 if !set.upgrade().as_ref().is_some_and(is_needed) {
                     return;

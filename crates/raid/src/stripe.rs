@@ -405,10 +405,9 @@ impl Stripe<'_> {
         let sums = self.sums.of(member, offset, length as u64);
         let (mut given, in_hand) = join(self.read(column, member), sums).await;
         let Ok(in_hand) = in_hand else {
-            let unread = self.members.unread.of(member);
             let read = (0..column.blocks()).filter(|&block| given.found[block] == Found::Good);
             for block in read.collect::<Vec<_>>() {
-                let is_lacking = unread.contains(&self.offset(column, block));
+                let is_lacking = self.members.unread.has(member, self.offset(column, block));
                 given.found[block] = if is_lacking { Found::Unread } else { Found::Untold };
             }
             return given;
