@@ -151,6 +151,8 @@ planted::bugs! {
     TornBodies,
     /// A table that nobody could read counts as empty, and its next change replaces it.
     ReplacedTables,
+    /// A replacement copies damaged tables, and nothing writes them anew.
+    CopiedDamage,
     /// No disk but the members that are in is asked for a table.
     UnlentTables,
     /// A disk lends a table whatever it has missed.

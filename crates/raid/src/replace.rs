@@ -294,6 +294,9 @@ impl Array {
                 let is_unread = error == IoError::from(TableUnread);
                 if is_unread { RebuildError::Unread } else { RebuildError::Stopped }
             })?;
+            if self.sums.are_pressed() {
+                self.log.settle_sums().await.map_err(stopped)?; // many were damaged
+            }
         }
         is_replaced()?;
         self.sums.copied_to.set(Some(slot));

@@ -385,6 +385,7 @@ impl Sums {
                 Some(bytes) => bytes.freeze(),
                 None => self.read_places(slot, at, length, (of, first)).await?,
             };
+            self.renew_damaged(&bytes, (of, first)).await;
             self.members.fill(slot, at, vec![bytes]).await;
         }
         Ok(())
@@ -410,6 +411,24 @@ impl Sums {
             all.extend_from_slice(&read);
         }
         Ok(all.into())
+    }
+
+    /// Marks tables with a damaged place among these, the first of them `first`, to be written in
+    /// place anew: the incoming disk gets the damage as well. A table that no disk gives at the
+    /// moment stays as it is.
+    async fn renew_damaged(&self, places: &[u8], (of, first): (usize, u64)) {
+        for (place, bytes) in (0..).zip(places.chunks_exact(BLOCK as usize)) {
+            let number = first + place / TABLE_PLACES;
+            let is_whole = Version::decode(bytes, &self.set, of, number).is_some();
+            if is_whole || self.is_unused(number..number + 1) || is_planted(Bug::CopiedDamage) {
+                continue;
+            }
+            if let Ok(table) = self.table(of, number).await
+                && !table.is_empty()
+            {
+                table.change(NO_RECORD);
+            }
+        }
     }
 
     /// Forgets the known state of tables on a member that comes back: it is outdated, or of

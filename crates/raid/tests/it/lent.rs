@@ -171,6 +171,36 @@ fn a_table_that_only_a_disk_has_that_is_out_stays() {
     }
 }
 
+/// The old disk of a replacement has damaged tables. Later the other member that stores them is
+/// gone, and a block has rotted that they cover. Returns the number of wrong blocks.
+fn after_a_replacement(fate: Fate) -> usize {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (mut disks, set, written) = begin(&executor, fate, false).await;
+        disks[LACKING] = new_disks(&executor, 1).remove(0);
+        let new = disks[LACKING].clone();
+        set.replace(LACKING, new, [9; 16], |_, _| ()).await.expect("it goes on");
+        set.close().await.expect("nothing fails");
+        let mut disks = copies(&executor, &disks);
+        flip(&disks[OF], set.label().data_start + 4 * BLOCK + 77).await;
+        disks.remove(GONE);
+        let options = OpenOptions { cache: 0, is_meant: true, ..OpenOptions::default() };
+        let set = open(devices(&disks), &executor.runtime(), options).await.expect("enough");
+        count(&set, &written).await[1]
+    })
+}
+
+#[test]
+fn a_replacement_does_not_leave_one_copy_of_a_table() {
+    assert_eq!(FATES.map(after_a_replacement), [0; 3]);
+    #[cfg(feature = "planted-bugs")]
+    {
+        let planted = || FATES.map(after_a_replacement);
+        let wrong = crate::with(raid::planted::Bug::CopiedDamage, planted);
+        assert!(wrong[..2].iter().all(|wrong| *wrong > 0), "{wrong:?}");
+    }
+}
+
 /// A block of a mirror is written while its other half is away, and then the tables of the half
 /// that stays have rotted, which the other half has as they were. Returns the number of blocks that
 /// are not as written.
