@@ -349,7 +349,7 @@ mod tests {
         let text = fs::read_to_string(&path).expect("it is there");
         assert_eq!(text, "policy = \"sync\" # for now\nlog_size = 8388608 # mine\n");
         assert_eq!(calls.get(), 2, "it was read again");
-        // What changes nothing writes nothing.
+        // An unchanged text is not written.
         fs::create_dir(folder.join(NEW_SETTINGS_NAME)).expect("there is room");
         change_settings(&held, Ok).expect("nothing is in its way");
         fs::remove_dir_all(&folder).expect("it is ours");
