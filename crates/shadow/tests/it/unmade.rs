@@ -183,8 +183,8 @@ fn a_list_that_has_rotted_is_in_nobodys_way() {
     assert_eq!(lists_grow_after_one_has_rotted(), Ok(()));
 }
 
-/// The device cannot read the last block of a list that grows: the volume goes on, over a stop and a
-/// start, and when the block can be read again nothing is lost.
+/// The device cannot read the last block of a list that grows: the volume goes on, over a stop and
+/// a start, and when the block can be read again nothing is lost.
 pub(crate) fn lists_grow_behind_a_block_that_is_not_read() -> Result<(), String> {
     let executor = Executor::new(1);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 32 << 20)));
