@@ -8,15 +8,17 @@ use directory::chunk;
 use directory::entry::{CHUNK_SIZE, EntryHeader, kind_bits};
 use vfs::{FileKind, Sequence};
 use vnode::EntryChange;
+use zerocopy::IntoBytes;
 
 use crate::balance::Balance;
+use crate::edits::Edits;
 use crate::floor::{File, Floor};
 use crate::format::inode::Record;
 use crate::format::pointer::Pointer;
 use crate::format::{FIRST, INODES};
 use crate::inode::Inode;
 use crate::layout::Layout;
-use crate::node::Node;
+use crate::node::{Node, Parent, Stem, offset_of_child};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Cut, Placed, Source, Update};
 
@@ -26,6 +28,8 @@ pub struct Applied<L: Layout> {
     pub sequence: u64,
     /// Units that it has taken and lost.
     pub balance: Balance,
+    /// What it has changed in blocks of metadata.
+    pub edits: Edits,
     /// Blocks of data that were written, with their checksums.
     pub written: Vec<(u64, u64)>,
     /// Data that goes out with the blocks of metadata.
@@ -48,33 +52,25 @@ impl<L: Layout> Floor<L> {
         mut see: impl FnMut(&File, Sequence),
     ) -> Applied<L> {
         let sequence = self.next.replace(self.next.get() + 1);
-        let mut gone = Balance::default();
-        self.take_blocks(std::mem::take(&mut update.blocks), &mut gone);
+        let (mut gone, mut edits) = (Balance::default(), Edits::default());
+        self.take_blocks(std::mem::take(&mut update.blocks), &mut edits, &mut gone);
         for (address, data) in update.riding.iter().filter(|_| !is_planted(Bug::UnseenRiders)) {
             self.path.hold(self.byte_of(*address), data.clone());
         }
         let given_up = update.cut.lost.len() as u64;
-        self.cut(std::mem::take(&mut update.cut), &mut gone);
-        self.change_chunks(&mut update);
+        self.cut(std::mem::take(&mut update.cut), &mut edits, &mut gone);
+        self.change_chunks(&mut update, &mut edits);
         for (&ino, (file, inode)) in &update.inodes {
             let is_ended = update.ended.contains(&ino);
             let before = if update.born.contains(&ino) { 0 } else { file.look(units_of) };
             let now = if is_ended { 0 } else { inode.facts.units };
             let others = self.live.units.get().saturating_sub(before);
             self.live.units.set(others + now);
-            inode.home.change(|bytes| {
-                let record = Record::of_mut(bytes, inode.slot);
-                if is_ended {
-                    record.clear();
-                } else {
-                    record.set(&inode.facts);
-                    inode.target.iter().for_each(|target| record.set_target(target));
-                }
-            });
+            set_inode(&mut edits, inode, is_ended);
             self.nodes.mark(&inode.home);
         }
         for ino in &update.ended {
-            self.vacate(&update.inodes[ino].1.home, &mut gone);
+            self.vacate(&update.inodes[ino].1.home, &mut edits, &mut gone);
         }
         self.count_files(&update);
         if let Some(&last) = update.born.iter().max() {
@@ -93,7 +89,8 @@ impl<L: Layout> Floor<L> {
         self.leaving.borrow_mut().extend(&ended);
         let (written, riding) = (std::mem::take(&mut update.written), update.riding);
         let (work, may_wait) = (update.work.take(), update.manner.may_wait_for_batch);
-        Applied { sequence, balance: gone, written, riding, ended, work, given_up, may_wait }
+        let balance = gone;
+        Applied { sequence, balance, edits, written, riding, ended, work, given_up, may_wait }
     }
 
     /// Counts files that begin and end.
@@ -109,15 +106,28 @@ impl<L: Layout> Floor<L> {
     }
 
     /// Sets pointers to new blocks of data, and frees the old ones.
-    fn take_blocks(&self, blocks: Vec<Placed>, gone: &mut Balance) {
+    fn take_blocks(&self, blocks: Vec<Placed>, edits: &mut Edits, gone: &mut Balance) {
         let birth = self.layout.number() + u64::from(is_planted(Bug::WrongBirths));
         for Placed { parent, index, address, sum, was } in blocks {
             let old = self.nodes.child_of(&parent, index);
             assert!(was.is_none_or(|was| was == old), "what is moved was written meanwhile");
             gone.lose(old, self.per_block(), &self.pins);
-            self.nodes.set_child(&parent, index, Pointer::new(address, birth, sum));
-            self.nodes.mark_parent(&parent);
+            self.point(edits, &parent, index, Pointer::new(address, birth, sum));
         }
+    }
+
+    /// Sets a pointer of a file.
+    fn point(&self, edits: &mut Edits, parent: &Parent, index: u64, pointer: Pointer) {
+        let (node, at) = match parent {
+            Parent::Node(node) => (node, offset_of_child(index)),
+            Parent::Stem(Stem::File(_, home, slot)) => {
+                let root = Record::offset(*slot) + Record::TREE[1].start;
+                (home, root + index as usize * size_of::<Pointer>())
+            }
+            Parent::Stem(_) => unreachable!("an Update changes pointers of files"),
+        };
+        edits.set(node, at, pointer.as_bytes());
+        self.nodes.mark(node);
     }
 
     /// Frees a block of metadata that was removed from the live tree.
@@ -129,55 +139,76 @@ impl<L: Layout> Floor<L> {
     }
 
     /// Removes leaves, and blocks of metadata that then have no children.
-    fn cut(&self, cut: Cut, gone: &mut Balance) {
+    fn cut(&self, cut: Cut, edits: &mut Edits, gone: &mut Balance) {
         for (parent, index, pointer) in cut.leaves {
             gone.lose(pointer, self.per_block(), &self.pins);
-            self.nodes.set_child(&parent, index, Pointer::NULL);
-            self.nodes.mark_parent(&parent);
+            self.point(edits, &parent, index, Pointer::NULL);
         }
         for (parent, index, pointer) in cut.lost {
             self.pins.uncount_node(pointer.birth.get(), false);
-            self.nodes.set_child(&parent, index, Pointer::NULL);
-            self.nodes.mark_parent(&parent);
+            self.point(edits, &parent, index, Pointer::NULL);
         }
         // From the top down, so that a block that goes with its parent changes nothing there.
         for node in cut.nodes.iter().rev() {
-            self.lose_node(self.nodes.remove(node), gone);
+            self.lose_node(edits.remove(&self.nodes, node), gone);
         }
     }
 
     /// Removes a block of inodes that is empty. Its numbers are for new files.
-    fn vacate(&self, home: &Rc<Node>, gone: &mut Balance) {
+    fn vacate(&self, home: &Rc<Node>, edits: &mut Edits, gone: &mut Balance) {
         let block = home.place.index;
         let range = block * INODES..(block + 1) * INODES;
         let is_promised = self.live.promised.inos.borrow().range(range).next().is_some();
         let is_empty = || (0..INODES).all(|slot| home.inode(slot, Record::is_free));
         if block * INODES >= FIRST && !is_promised && !home.is_gone() && is_empty() {
-            self.lose_node(self.nodes.remove(home), gone);
+            self.lose_node(edits.remove(&self.nodes, home), gone);
             self.vacant.borrow_mut().insert(block);
         }
     }
 
-    fn change_chunks(&self, update: &mut Update<L>) {
+    fn change_chunks(&self, update: &mut Update<L>, edits: &mut Edits) {
         let (to_new, to_old): (Vec<_>, Vec<_>) = std::mem::take(&mut update.entries)
             .into_iter()
             .partition(|(source, _)| matches!(source, Source::New(_)));
         for (source, entry) in to_new {
-            if let Source::New(bytes) = source {
-                change_entry(&mut *bytes.borrow_mut(), &entry);
+            if let Source::New(chunk) = source {
+                let mut chunk = chunk.borrow_mut();
+                change_entry(&entry, |at, piece| {
+                    chunk[at..at + piece.len()].copy_from_slice(piece);
+                });
+                assert_named(&*chunk, &entry);
             }
         }
         for new in update.chunks.drain(..) {
-            let chunk = new.bytes.borrow();
-            new.node.change(|bytes| bytes[new.at..new.at + CHUNK_SIZE].copy_from_slice(&*chunk));
+            edits.set(&new.node, new.at, &*new.bytes.borrow());
             self.nodes.mark(&new.node);
         }
         for (source, entry) in to_old {
-            if let Source::Node(node, at) = source {
-                node.change(|bytes| change_entry(&mut bytes[at..at + CHUNK_SIZE], &entry));
+            if let Source::Node(node, start) = source {
+                change_entry(&entry, |at, piece| edits.set(&node, start + at, piece));
+                node.read(|bytes| assert_named(&bytes[start..start + CHUNK_SIZE], &entry));
                 self.nodes.mark(&node);
             }
         }
+    }
+}
+
+/// Writes an inode into its block, except the place of its tree; an ended one is cleared.
+fn set_inode(edits: &mut Edits, inode: &Inode, is_ended: bool) {
+    let Inode { facts, home, slot, target } = inode;
+    let (start, mut record) = (Record::offset(*slot), home.inode(*slot, |record| *record));
+    if is_ended {
+        record.clear();
+        edits.set(home, start, record.as_bytes());
+        return;
+    }
+    record.set(facts);
+    let [height, root] = Record::TREE;
+    for range in [0..height.start, height.end..root.start] {
+        edits.set(home, start + range.start, &record.as_bytes()[range]);
+    }
+    if let Some(target) = target {
+        edits.set(home, start + root.start, target);
     }
 }
 
@@ -185,20 +216,23 @@ fn units_of(inode: &Inode) -> u64 {
     inode.facts.units
 }
 
-/// Changes an entry of a chunk.
-fn change_entry(chunk: &mut [u8], entry: &EntryChange) {
+/// Changes an entry of a chunk: `set` gets the new bytes, and where they are in the chunk.
+fn change_entry(entry: &EntryChange, mut set: impl FnMut(usize, &[u8])) {
     for (at, piece) in &entry.layout {
-        chunk[*at..at + piece.len()].copy_from_slice(piece);
+        set(*at, piece);
     }
-    let header = EntryHeader::at_mut(chunk, entry.offset);
-    header.inode.set(entry.target.map_or(0, |(ino, _)| ino as u32));
+    let ino = entry.target.map_or(0, |(ino, _)| ino as u32);
+    set(entry.offset, &ino.to_le_bytes());
     if let Some((_, kind)) = entry.target {
-        header.kind = kind_bits(kind);
-        debug_assert!(
-            chunk::name_at(chunk, entry.offset).is_some(),
-            "a name stands where it was put"
-        );
+        set(entry.offset + EntryHeader::KIND_OFFSET, &[kind_bits(kind)]);
     }
+}
+
+fn assert_named(chunk: &[u8], entry: &EntryChange) {
+    debug_assert!(
+        entry.target.is_none() || chunk::name_at(chunk, entry.offset).is_some(),
+        "a name stands where it was put"
+    );
 }
 
 /// The first chunk of a directory.

@@ -16,7 +16,8 @@
 //! * [`inode`]: a file in memory. [`chains`]: changes that take several updates.
 //! * [`waiting`], [`live`]: plans that wait for room, and what files share with commits.
 //!   [`update`]: the changes of one operation. [`floor`], [`content`], [`files`], [`apply`]: room,
-//!   planning and applying. [`verbs!`]: the interface of engines.
+//!   planning and applying. [`edits`]: the changes of blocks of metadata, for logs. [`verbs!`]: the
+//!   interface of engines.
 //! * [`pins`]: the snapshots, and the blocks that they hold; [`numbers`]: slots of their lines and
 //!   lists. [`balance`]: units that an update takes and loses. [`seen`]: visited blocks.
 //!
@@ -40,6 +41,7 @@ pub mod chains;
 pub mod content;
 pub mod copies;
 pub mod dropped;
+pub mod edits;
 pub mod files;
 pub mod floor;
 pub mod format;

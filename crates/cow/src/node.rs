@@ -231,7 +231,8 @@ impl Node {
     }
 }
 
-fn offset_of_child(index: u64) -> usize {
+/// Byte of a block of pointers at which the pointer to a child begins.
+pub(crate) fn offset_of_child(index: u64) -> usize {
     size_of::<Head>() + (index % FAN) as usize * size_of::<Pointer>()
 }
 

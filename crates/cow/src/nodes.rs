@@ -652,7 +652,7 @@ impl<D: Disk> Nodes<D> {
     }
 
     /// Makes a tree one level higher: the children of its root become those of one block.
-    fn grow(&self, stem: &Stem) -> Result<(), FsError> {
+    pub(crate) fn grow(&self, stem: &Stem) -> Result<(), FsError> {
         let height = self.height(stem);
         if height == crate::format::pointer::HIGHEST {
             return Err(FsError::FileTooLarge);

@@ -1,5 +1,8 @@
 //! Inodes on the disk.
 
+use std::mem::offset_of;
+use std::ops::Range;
+
 use directory::entry::{kind_bits, kind_of_bits};
 use namespace::NewFile;
 use vfs::{Device, FileKind, Timestamp};
@@ -123,8 +126,14 @@ impl Facts {
 }
 
 impl Record {
+    /// Bytes of an inode that say where its tree is: its height, and its root.
+    pub const TREE: [Range<usize>; 2] = [
+        offset_of!(Self, height)..offset_of!(Self, has_verifier),
+        offset_of!(Self, root)..offset_of!(Self, reserved),
+    ];
+
     /// Byte at which the inode of this slot begins in its block.
-    fn offset(slot: u64) -> usize {
+    pub fn offset(slot: u64) -> usize {
         size_of::<Head>() + slot as usize * size_of::<Self>()
     }
 

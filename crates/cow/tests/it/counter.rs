@@ -16,6 +16,7 @@ use block::{BlockDevice, Buffer};
 use bytes::Bytes;
 use cache::{Budget, DataPath};
 use cow::apply::first_chunk;
+use cow::edits::Edits;
 use cow::files::Freed;
 use cow::floor::{File, Floor, limits};
 use cow::format::head::{alone, seal, seal_alone};
@@ -44,7 +45,7 @@ const OF_ROOT: Kind = Kind(100);
 /// Units of a root: lines, and the rest.
 const OF_ONE: usize = 8;
 /// Units for roots.
-const ROOTS: u64 = 2 * OF_ONE as u64;
+pub(crate) const ROOTS: u64 = 2 * OF_ONE as u64;
 /// Bytes of a block of a file.
 pub(crate) const BLOCK: u64 = 8192;
 const SECRET: [u8; 16] = [9; 16];
@@ -92,6 +93,8 @@ pub(crate) struct Counter {
     through: Cell<u64>,
     riding: RefCell<Vec<(u64, Bytes)>>,
     sealed: RefCell<Vec<Sealed>>,
+    /// Edits that were staged.
+    edits: RefCell<Vec<Edits>>,
     is_running: Cell<bool>,
 }
 
@@ -255,6 +258,28 @@ pub(crate) struct Smallest {
 }
 
 impl Smallest {
+    /// Edits that were staged since the last call.
+    pub(crate) fn take_edits(&self) -> Vec<Edits> {
+        self.counter.edits.take()
+    }
+
+    /// The next unit.
+    pub(crate) fn next(&self) -> u64 {
+        self.counter.next.get()
+    }
+
+    /// Applies edits to the trees, and makes that durable. New blocks are behind those of the
+    /// Updates.
+    pub(crate) async fn replay(&self, edits: &[Edits], next: u64) -> Result<(), FsError> {
+        self.counter.next.set(next);
+        for edits in edits {
+            for gone in self.floor.nodes.replay(edits).await? {
+                self.floor.pins.uncount_node(gone.birth.get(), false);
+            }
+        }
+        self.counter.idle().await
+    }
+
     fn work(&self, work: Work) -> Option<Snapshot> {
         let Floor { pins, nodes, live, .. } = &self.floor;
         match work {
@@ -349,6 +374,7 @@ impl Engine for Smallest {
     ) -> Option<Freed> {
         self.counter.through.set(applied.sequence);
         self.counter.riding.borrow_mut().extend(applied.riding);
+        self.counter.edits.borrow_mut().push(applied.edits);
         if pin.is_some() {
             self.counter.seal(pin);
         }
@@ -431,6 +457,7 @@ fn counter(device: Rc<dyn BlockDevice>, runtime: &Runtime, found: Option<&Found>
         through: Cell::new(0),
         riding: RefCell::default(),
         sealed: RefCell::default(),
+        edits: RefCell::default(),
         is_running: Cell::new(false),
     })
 }

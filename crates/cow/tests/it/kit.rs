@@ -13,9 +13,9 @@ use crate::counter::{BLOCK, Smallest, mkfs, open};
 /// Bytes of the disk: no place is used twice.
 const DISK: u64 = 256 << 20;
 
-struct Smallests;
+pub(crate) struct Smallests;
 
-struct Cut {
+pub(crate) struct Cut {
     position: usize,
     seed: u64,
     platter: Platter,

@@ -2,3 +2,4 @@
 
 mod counter;
 mod kit;
+mod replay;
