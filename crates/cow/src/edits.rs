@@ -24,11 +24,11 @@ use std::rc::Rc;
 use vfs::FsError;
 
 use crate::format::head::Head;
-use crate::format::pointer::{Pointer, below, capacity};
-use crate::format::{INODES, UNIT};
+use crate::format::pointer::{HIGHEST, Pointer, below, capacity};
+use crate::format::{FIRST, INODES, NUMBERS, ROOT, UNIT};
 use crate::layout::Disk;
 use crate::node::{Node, Stem};
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, is_too_far};
 
 /// One change of one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,11 +122,16 @@ impl<D: Disk> Nodes<D> {
     /// blocks that are gone.
     ///
     /// # Errors
-    /// As [`Nodes::make_parent`]. Some of the edits were applied then.
+    /// As [`Nodes::make_parent`]; [`FsError::Corrupt`] for a block that no file has. Some of the
+    /// edits were applied then.
     pub async fn replay(&self, edits: &Edits) -> Result<Vec<Pointer>, FsError> {
         let mut gone = Vec::new();
         for edit in edits.all() {
             let Edit { owner, level, index, change } = edit;
+            let is_of_files = *owner == 0 || *owner == ROOT || (FIRST..NUMBERS).contains(owner);
+            if !is_of_files || *level > HIGHEST || is_too_far(*owner, *index) {
+                return Err(FsError::Corrupt);
+            }
             let stem = self.stem_of(*owner).await?;
             match change {
                 Change::Bytes(..) => {
@@ -144,14 +149,11 @@ impl<D: Disk> Nodes<D> {
         Ok(gone)
     }
 
-    /// The tree with this owner. The block of a file's inode is made if there is none: the edits of
+    /// The tree of the inodes, or of a file. The block of a file's inode is made if there is none: the edits of
     /// a new file's blocks come before that of its inode.
     async fn stem_of(&self, owner: u64) -> Result<Stem, FsError> {
         if owner == 0 {
             return Ok(Stem::Inodes);
-        }
-        if let Some(stem) = Stem::common(owner) {
-            return Ok(stem);
         }
         let home = self.make_with_growth(&Stem::Inodes, 0, owner / INODES).await?;
         Ok(Stem::File(owner, home, owner % INODES))

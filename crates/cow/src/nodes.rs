@@ -72,7 +72,7 @@ pub enum Which {
 }
 
 /// Whether no tree can have such a block: only damage has such numbers.
-fn is_too_far(owner: u64, index: u64) -> bool {
+pub(crate) fn is_too_far(owner: u64, index: u64) -> bool {
     owner >> 32 != 0 || index >> 29 != 0
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use cow::UNIT;
+use cow::edits::Edits;
+use cow::{ROOT, UNIT};
 use enginekit::random::Seeded;
 use enginekit::volume::Actor;
 use enginekit::{Bench, Volume};
 use sim::{Disk, Executor, Image};
-use vfs::{FileSystem, ObjectId, Stability};
+use vfs::{FileSystem, FsError, ObjectId, Stability};
 
 use crate::counter::{ROOTS, Smallest, open};
 use crate::kit::Smallests;
@@ -114,4 +115,23 @@ fn edits_make_the_same_files(seed: u64) {
 #[test]
 fn edits_applied_again_make_the_same_files() {
     (1..=3).for_each(edits_make_the_same_files);
+}
+
+#[test]
+fn an_edit_of_a_block_that_no_file_has_is_refused() {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let disk = Smallests.make(&executor).await;
+        let volume = open(disk, executor.runtime()).await.expect("it is new");
+        let engine = volume.files.store().engine();
+        for block in [(1, 0, 0), (1 << 32, 0, 0), (ROOT, 5, 0), (ROOT, 0, 1 << 29)] {
+            let [mut bytes, mut gone] = [Edits::default(), Edits::default()];
+            bytes.add_bytes(block, 64, &[1]);
+            gone.add_gone(block);
+            for edits in [bytes, gone] {
+                let replayed = engine.replay(&[edits], engine.next()).await;
+                assert_eq!(replayed, Err(FsError::Corrupt), "{block:?}");
+            }
+        }
+    });
 }
