@@ -28,7 +28,7 @@ pub struct Applied<L: Layout> {
     pub sequence: u64,
     /// Units that it has taken and lost.
     pub balance: Balance,
-    /// What it has changed in blocks of metadata.
+    /// Its changes of blocks of metadata.
     pub edits: Edits,
     /// Blocks of data that were written, with their checksums.
     pub written: Vec<(u64, u64)>,
