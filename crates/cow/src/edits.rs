@@ -16,7 +16,8 @@
 //! 2. The edits of Updates, applied in order to trees as they were sealed before the first of
 //!    them, make the same files as the Updates did.
 //!
-//! Not asserted: 2, which a replay in the tests of the smallest engine shows.
+//! Not asserted: 1, which is one function; 2, which a replay in the tests of the smallest engine
+//! shows.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -149,8 +150,8 @@ impl<D: Disk> Nodes<D> {
         Ok(gone)
     }
 
-    /// The tree of the inodes, or of a file. The block of a file's inode is made if there is none: the edits of
-    /// a new file's blocks come before that of its inode.
+    /// The tree of the inodes, or of a file. The block of a file's inode is made if there is none:
+    /// the edits of a new file's blocks come before that of its inode.
     async fn stem_of(&self, owner: u64) -> Result<Stem, FsError> {
         if owner == 0 {
             return Ok(Stem::Inodes);
