@@ -127,7 +127,8 @@ impl Server {
     ) -> Result<Self, ServeError> {
         let volumes = Volumes::new(volumes)?;
         let config = &settings.config;
-        let exports = exports(config, &volumes, &settings.refused)?;
+        let has_volumes_of_file = settings.has_volumes_of_file;
+        let exports = exports(config, &volumes, &settings.refused, has_volumes_of_file)?;
         let (window, limits) = (config.window(), config.limits());
         let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
         dispatcher.restore().await.map_err(|_| ServeError::Stopped)?;
@@ -234,7 +235,9 @@ impl ServerHandle {
         if self.has_volumes_of_file {
             refuse_lost_volumes(&config, self.dispatcher.volumes())?;
         }
-        let exports = exports(&config, self.dispatcher.volumes(), &self.refused)?;
+        let has_volumes_of_file = self.has_volumes_of_file;
+        let volumes = self.dispatcher.volumes();
+        let exports = exports(&config, volumes, &self.refused, has_volumes_of_file)?;
         refuse_lost_rules(&self.dispatcher.exports(), &exports, self.dispatcher.volumes())?;
         self.dispatcher.set_exports(exports);
         Ok(())
@@ -318,11 +321,18 @@ fn open_door(
 
 /// Builds the exports. Rules for an unknown volume are a typing error, and a dangerous one: the
 /// intended volume would be open to this machine instead.
-fn exports(config: &Config, volumes: &Volumes, refused: &[String]) -> Result<Exports, ConfigError> {
+fn exports(
+    config: &Config,
+    volumes: &Volumes,
+    refused: &[String],
+    has_volumes_of_file: bool,
+) -> Result<Exports, ConfigError> {
     let exports = config.exports()?;
     let is_known = |name: &str| {
-        let is_listed = refused.iter().any(|one| one == name) || config.volumes.contains_key(name);
-        is_listed || volumes.iter().any(|volume| volume.name == name)
+        // Volumes of the command line have names of their own, whatever the file calls them.
+        let is_of_file = has_volumes_of_file && config.volumes.contains_key(name);
+        let is_refused = refused.iter().any(|one| one == name);
+        is_of_file || is_refused || volumes.iter().any(|volume| volume.name == name)
     };
     let unknown = exports.named().find(|name| !is_known(name));
     if let Some(volume) = unknown {

@@ -146,3 +146,18 @@ fn a_configuration_is_a_regular_file_of_a_bounded_length() {
         client.getattr(&GETATTR3args { object: root }).await.expect("a reply").unwrap();
     });
 }
+
+/// The file names a volume that this server does not serve under that name: its rules would hold
+/// for nobody, and the volume that is meant would be open to all of this machine.
+#[test]
+fn rules_for_a_volume_of_the_file_are_refused_if_the_command_line_names_others() {
+    let file = File::new("of-file.toml", &rules("rw", "127.0.0.1"));
+    with_server(file.settings(), async |fixture: Fixture| {
+        file.write(
+            "[volumes.archive]\npath = \"/archive\"\n[exports.archive]\nclients = []\n\
+             [exports.data]\nclients = []\n",
+        );
+        let refused = fixture.handle.reload_exports().await.expect_err("it serves no archive");
+        assert!(matches!(refused, ConfigError::NoVolume { .. }), "{refused}");
+    });
+}
