@@ -444,7 +444,11 @@ impl Commits {
             self.flush().await.map_err(|_| FsError::Io)?;
             self.forget_flushed(&covered);
         }
-        self.write_out(self.seal(None), is_patient).await
+        let sealed = self.seal(None);
+        if self.is_fold_wanted.get() {
+            self.open.borrow_mut().is_due = true; // a scrub has found more meanwhile
+        }
+        self.write_out(sealed, is_patient).await
     }
 
     /// Writes a sealed update.

@@ -20,7 +20,9 @@ use std::rc::Rc;
 
 use cow::format::answers;
 use cow::format::snapshot::{Died, LISTS, List, RUNS};
-use cow::{Anew, BODY, Head, Listing, Node, Pointer, Run, Span, Stem, UNIT, below, coalesced};
+use cow::{
+    Anew, BODY, Head, Listing, Node, Parent, Pointer, Run, Span, Stem, UNIT, below, coalesced,
+};
 use futures::future::join_all;
 use vfs::FsError;
 
@@ -195,11 +197,15 @@ impl Commits {
         parted
     }
 
-    /// The leaves below the highest unreadable block on the way to this one.
-    pub(crate) async fn lost_with(&self, stem: &Stem, leaf: u64) -> Result<Range<u64>, FsError> {
+    /// The leaves below the highest unreadable block on the way to this one; none if all of them
+    /// can be read by now.
+    pub(crate) async fn lost_with(
+        &self,
+        stem: &Stem,
+        leaf: u64,
+    ) -> Result<Option<Range<u64>>, FsError> {
         let all = self.nodes.unreadable(stem, leaf).await?;
-        let &(level, index, _) = all.first().ok_or(FsError::Corrupt)?;
-        Ok(below(level, index))
+        Ok(all.first().map(|&(level, index, _)| below(level, index)))
     }
 
     /// Has the next fold rewrite these leaves of the map, as far as there are so many.
@@ -209,18 +215,12 @@ impl Commits {
     }
 
     /// Blocks of the map to fill anew, from the top down.
-    async fn lost_blocks(&self, leaves: &[u64]) -> Result<Vec<Anew<'_>>, FsError> {
-        let mut blocks = BTreeMap::new();
-        for &leaf in leaves {
-            for (level, index, parent) in self.nodes.unreadable(&MAP, leaf).await? {
-                blocks.entry((Reverse(level), index)).or_insert(parent);
-            }
-        }
+    async fn anew(&self, blocks: Unreadable) -> Vec<Anew<'_>> {
         let mut anew = Vec::new();
         for ((Reverse(level), index), parent) in blocks {
             anew.push(self.nodes.instead(MAP, (level, index), parent).await);
         }
-        Ok(anew)
+        anew
     }
 
     /// Reads the blocks that a fold changes.
@@ -272,26 +272,41 @@ impl Commits {
         made: &mut Vec<Rc<Node>>,
     ) -> Result<(Vec<(u64, Rc<Node>)>, Vec<Anew<'_>>), Unfoldable> {
         let leaves: Vec<u64> = parted.mapped.keys().copied().collect();
-        let (mut map, mut lost) = (Vec::new(), Vec::new());
+        let (mut map, mut blocks, mut lost) = (Vec::new(), Unreadable::new(), 0..0);
         for some in leaves.chunks(AT_ONCE) {
             let read = some.iter().map(|&leaf| self.nodes.get(&MAP, 0, leaf));
             let _in_memory = join_all(read).await;
             for &leaf in some {
-                match self.nodes.make(&MAP, 0, leaf, made).await {
-                    Ok(node) => map.push((leaf, node)),
-                    Err(error) if !MAP.goes_without(error) => return Err(error.into()),
-                    Err(error) if is_planted(Bug::KeptLeaves) && !parted.lost.contains(&leaf) => {
-                        return Err(error.into());
+                let error = match self.nodes.make(&MAP, 0, leaf, made).await {
+                    Ok(node) => {
+                        map.push((leaf, node));
+                        continue;
                     }
-                    // A block above it may have rotted since, with all that is below.
-                    Err(_) => match self.lost_with(&MAP, leaf).await? {
-                        with if self.are_lost(parted, &with) => lost.push(leaf),
-                        with => return Err(Unfoldable::LostLeaves(with)),
-                    },
+                    Err(error) => error,
+                };
+                let is_kept = is_planted(Bug::KeptLeaves) && !parted.lost.contains(&leaf);
+                if !MAP.goes_without(error) || is_kept {
+                    return Err(error.into());
+                }
+                // One look decides: what can be read a moment later counts as lost all the same,
+                // or as read.
+                let unreadable = self.nodes.unreadable(&MAP, leaf).await?;
+                let Some(&(level, index, _)) = unreadable.first() else {
+                    map.push((leaf, self.nodes.make(&MAP, 0, leaf, made).await?));
+                    continue;
+                };
+                // With a block of pointers all is lost that is below it.
+                let with = below(level, index);
+                if lost != with && !self.are_lost(parted, &with) {
+                    return Err(Unfoldable::LostLeaves(with));
+                }
+                lost = with;
+                for (level, index, parent) in unreadable {
+                    blocks.entry((Reverse(level), index)).or_insert(parent);
                 }
             }
         }
-        let anew = self.lost_blocks(&lost).await?;
+        let anew = self.anew(blocks).await;
         Ok((map, anew))
     }
 
@@ -387,7 +402,8 @@ impl Commits {
                 match self.nodes.make(&Stem::Died, 0, place, made).await {
                     Err(FsError::Corrupt) if !is_planted(Bug::UnpassedPlaces) => {
                         // Lists may have blocks below it.
-                        self.pins.pass_died(self.lost_with(&Stem::Died, place).await?);
+                        let with = self.lost_with(&Stem::Died, place).await?;
+                        with.into_iter().for_each(|with| self.pins.pass_died(with));
                         return Err(FsError::Corrupt);
                     }
                     block => next.push(block?),
@@ -524,6 +540,9 @@ impl Commits {
         }
     }
 }
+
+/// Blocks that cannot be read, from the top down, each with its parent if that can be.
+type Unreadable = BTreeMap<(Reverse<u8>, u64), Option<Parent>>;
 
 /// Why a fold does not happen.
 enum Unfoldable {

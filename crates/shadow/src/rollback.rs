@@ -48,9 +48,10 @@ impl Shadow {
                 if map.last_key_value().is_none_or(|(&last, _)| last < leaf) {
                     let node = match self.nodes.make(&MAP, 0, leaf, &mut made).await {
                         Err(error) if MAP.goes_without(error) => {
-                            let with = self.commits.lost_with(&MAP, leaf).await?;
-                            self.commits.lose_leaves(with);
-                            self.commits.fold_now().await?;
+                            if let Some(with) = self.commits.lost_with(&MAP, leaf).await? {
+                                self.commits.lose_leaves(with);
+                                self.commits.fold_now().await?;
+                            }
                             self.nodes.make(&MAP, 0, leaf, &mut made).await?
                         }
                         node => node?,
