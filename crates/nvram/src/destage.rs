@@ -174,8 +174,8 @@ impl Cache {
         self.write_mark_sectors(&with(false), [1, 0]).await
     }
 
-    /// Whether the second copy of a sector of the void map is whole, as it was read or written a
-    /// short time ago.
+    /// Whether the second copy of a sector of the void map is whole, as a look a short time ago has
+    /// shown, or one now.
     async fn has_whole_second(&self, sector: u64) -> bool {
         let now = self.runtime.clock.now();
         let known = self.whole_marks.borrow().get(&sector).copied();
@@ -348,7 +348,8 @@ impl Cache {
         let of = |at: Instant| now.since(at) < 2 * AGAIN || is_planted(Bug::OldRefusal);
         let is_recent = self.refused_at.get().is_some_and(of);
         let directory = self.directory.borrow();
-        is_recent && directory.are_refused(false) && !directory.may_void()
+        let are_refused = directory.are_refused(directory.dirty() == directory.pinned());
+        is_recent && are_refused && !directory.may_void()
     }
 
     /// Brings everything below. No write comes meanwhile.

@@ -456,7 +456,9 @@ impl Directory {
             let all = behind.chain(pinned).filter(is_idle);
             all.filter(move |place| self.is_refused(**place) == is_refused)
         };
-        all(false).chain(all(true)).copied().take(most).collect()
+        let are_refused = self.are_refused(are_pinned_too);
+        let untried = all(false).take(if are_refused { 0 } else { most });
+        untried.chain(all(true)).copied().take(most).collect()
     }
 
     /// The current entry of a block goes below.

@@ -144,6 +144,8 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "UnmendedSuperblocks",
     "UnmendedRuns",
     "LostLines",
+    "JoinedSuccessors",
+    "AwaitedLists",
     "BlockedLists",
     "KeptLeaves",
     "RecordedPlans",
