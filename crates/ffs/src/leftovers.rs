@@ -69,8 +69,10 @@ struct OfGroup {
     count: u64,
     /// Facts by the index of the inode, until reclaim fails.
     facts: Vec<Fact>,
-    /// After that, a bit for each inode that a caller has reached by a name, or that has begun.
+    /// After that, a bit for each inode that a caller has reached by a name,
     found: Vec<u8>,
+    /// and one for each that has begun since the opening.
+    begun: Vec<u8>,
     /// Directories seen in it.
     directories: i32,
     is_torn: bool,
@@ -81,17 +83,19 @@ struct OfGroup {
 impl OfGroup {
     /// Bytes of memory.
     fn bytes(&self) -> usize {
-        let maps = self.fragments.len() + self.inodes.len() + self.found.len();
+        let bits = self.found.len() + self.begun.len();
+        let maps = self.fragments.len() + self.inodes.len() + bits;
         maps + size_of_val(&*self.facts)
     }
 
     /// Drops all that is known of the group but the files that have a name for certain.
     fn shrink(&mut self) {
-        let mut found = vec![0; self.facts.len().div_ceil(8)];
+        let [mut found, mut begun] = [0, 0].map(|_| vec![0; self.facts.len().div_ceil(8)]);
         for (index, fact) in self.facts.iter().enumerate() {
-            set_bit(&mut found, index, fact.is_found || fact.is_begun);
+            set_bit(&mut found, index, fact.is_found);
+            set_bit(&mut begun, index, fact.is_begun);
         }
-        (self.found, self.facts) = (found, Vec::new());
+        (self.found, self.begun, self.facts) = (found, begun, Vec::new());
         (self.fragments, self.inodes) = (Vec::new(), Vec::new());
     }
 
@@ -103,10 +107,12 @@ impl OfGroup {
         if let Some(fact) = self.facts.get_mut(index) {
             return look(fact);
         }
-        let is_found = bits::is_set(&self.found, index as u64);
-        let mut fact = Fact { is_found, ..Fact::default() };
+        let [is_found, is_begun] =
+            [&self.found, &self.begun].map(|bits| bits::is_set(bits, index as u64));
+        let mut fact = Fact { is_found, is_begun, ..Fact::default() };
         let seen = look(&mut fact);
-        set_bit(&mut self.found, index, fact.is_found || fact.is_begun);
+        set_bit(&mut self.found, index, fact.is_found);
+        set_bit(&mut self.begun, index, fact.is_begun);
         seen
     }
 }
@@ -349,10 +355,20 @@ impl Leftovers {
             *root = Fact { excess: -2, names: 1, ..Fact::default() }; // its "." and ".."
         }
         self.note(|progress| progress.total += u64::from(initialised));
-        let (count, found, directories) = (initialised.into(), Vec::new(), 0);
-        let is_rotten = false;
-        let known =
-            OfGroup { fragments, inodes, count, facts, found, directories, is_torn, is_rotten };
+        let mut known = OfGroup {
+            fragments,
+            inodes,
+            count: initialised.into(),
+            facts,
+            found: Vec::new(),
+            begun: Vec::new(),
+            directories: 0,
+            is_torn,
+            is_rotten: false,
+        };
+        if self.progress.get().state == ReclaimState::Failed {
+            known.shrink();
+        }
         self.memory.add(known.bytes());
         let before = self.groups.borrow_mut()[group as usize].replace(known);
         assert!(before.is_none(), "invariant 1: a group is first read once");
