@@ -58,12 +58,13 @@ pub(crate) fn run(arguments: &ConfigArguments, output: &mut dyn Write) -> Result
         Ok(_) if *check && !is_json => writeln!(output, "{}: no errors", file.display())?,
         Ok(settings) if *is_json => {
             let settings = (!check).then_some(settings);
-            let object = json!({ "file": file, "error": null, "settings": settings });
+            let object =
+                json!({ "file": file.display().to_string(), "error": null, "settings": settings });
             writeln!(output, "{object:#}")?;
         }
         Ok(settings) => settings.iter().try_for_each(|it| writeln!(output, "{}", line_of(it)))?,
         Err(error) if *is_json => {
-            let object = json!({ "file": file, "error": error.to_string(), "settings": null });
+            let object = json!({ "file": file.display().to_string(), "error": error.to_string(), "settings": null });
             writeln!(output, "{object:#}")?;
             return Err(Failure::Unwell { code: 1 });
         }

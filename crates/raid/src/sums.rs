@@ -423,6 +423,12 @@ impl Sums {
             if is_whole || self.is_unused(number..number + 1) || is_planted(Bug::CopiedDamage) {
                 continue;
             }
+            if !self.takes_mends() {
+                return;
+            }
+            if !self.known.borrow().contains_key(&(of, number)) {
+                self.note_unread(of, number); // no write waits until it can be read
+            }
             if let Ok(table) = self.table(of, number).await
                 && !table.is_empty()
             {

@@ -90,8 +90,14 @@ pub(crate) fn show_status(
 ) -> Result<(), Failure> {
     let MonitorArguments { server, json } = arguments;
     let place = ServerPlace::find(server)?;
-    let Some(status) = place.ask_if_there::<ServerStatus>("/v1/server/status")? else {
-        return say_stopped(&place, *json, output);
+    let status = match place.ask_if_there::<ServerStatus>("/v1/server/status") {
+        Ok(Some(status)) => status,
+        Ok(None) => return say_stopped(&place, *json, output),
+        // A server that does not answer is no degraded one.
+        Err(failure) => {
+            crate::words::say(format_args!("{failure}"));
+            return as_exit_code(Health::Stopped);
+        }
     };
     if *json {
         writeln!(output, "{:#}", json!(status))?;

@@ -107,7 +107,8 @@ fn load(before: &VolumeStatus, now: &VolumeStatus, seconds: f64) -> Load {
     let rate =
         |count: fn(&VolumeStatus) -> u64| count(now).saturating_sub(count(before)) as f64 / seconds;
     let earlier = before.latency_calls.iter().copied().chain(std::iter::repeat(0));
-    let calls = now.latency_calls.iter().zip(earlier).map(|(now, before)| now - before);
+    let calls =
+        now.latency_calls.iter().zip(earlier).map(|(now, before)| now.saturating_sub(before));
     let calls: Vec<u64> = calls.collect();
     Load {
         volume: now.volume.clone(),

@@ -241,15 +241,14 @@ impl Orders {
         }
         let device = self.open_new(&path, force).await?;
         // The list is written first, so that the disk is untouched if that fails.
-        let turn = self.open.list_turn.acquire(1).await;
+        let _turn = self.open.list_turn.acquire(1).await;
         let [listed, mut spares] =
             [&self.open.listed, &self.open.spares].map(|list| list.borrow().clone());
         spares.retain(|spare| real(spare) != path);
         spares.push(path.clone());
         self.write(&listed, &spares).await.map_err(refusal)?;
-        drop(turn);
         if let Err(error) = raid::make_spare(&*device, &set).await {
-            self.note_list().await; // restores the old list
+            self.note().await; // restores the old list
             return Err(refusal(format_args!("{}: {error}", path.display())));
         }
         let _ = device.close().await; // its label is durable

@@ -187,7 +187,7 @@ impl Orders {
         self.note().await;
     }
 
-    async fn note(&self) {
+    pub(super) async fn note(&self) {
         let [listed, spares] =
             [&self.open.listed, &self.open.spares].map(|list| list.borrow().clone());
         if let Err(failure) = self.write(&listed, &spares).await {
@@ -225,12 +225,11 @@ fn with_lists(
     (noted, new): (&[Vec<PathBuf>; 2], &[Vec<PathBuf>; 2]),
     folder: &HeldFolder,
 ) -> Result<Settings, Failure> {
-    let there = settings.raid.unwrap_or_else(|| RaidSettings { set: *set, ..Default::default() });
-    if there.set != *set {
+    let Some(there) = settings.raid.filter(|there| there.set == *set) else {
         let path = folder.path_of(SETTINGS_NAME.as_ref());
-        let why = "it names another set of disks by now, and stays as it is".to_owned();
+        let why = "it names another set of disks by now, or none, and stays as it is".to_owned();
         return Err(Failure::NotDone { path, why });
-    }
+    };
     let raid = RaidSettings {
         members: merged(there.members, &noted[0], &new[0]),
         spares: merged(there.spares, &noted[1], &new[1]),
