@@ -54,17 +54,17 @@ struct Setting {
 /// [`Failure`] if the file cannot be read, or a server would refuse it.
 pub(crate) fn run(arguments: &ConfigArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let ConfigArguments { file, check, json: is_json } = arguments;
+    let shown = file.display().to_string(); // JSON has no other bytes
     match judge(file) {
-        Ok(_) if *check && !is_json => writeln!(output, "{}: no errors", file.display())?,
+        Ok(_) if *check && !is_json => writeln!(output, "{shown}: no errors")?,
         Ok(settings) if *is_json => {
             let settings = (!check).then_some(settings);
-            let object =
-                json!({ "file": file.display().to_string(), "error": null, "settings": settings });
+            let object = json!({ "file": shown, "error": null, "settings": settings });
             writeln!(output, "{object:#}")?;
         }
         Ok(settings) => settings.iter().try_for_each(|it| writeln!(output, "{}", line_of(it)))?,
         Err(error) if *is_json => {
-            let object = json!({ "file": file.display().to_string(), "error": error.to_string(), "settings": null });
+            let object = json!({ "file": shown, "error": error.to_string(), "settings": null });
             writeln!(output, "{object:#}")?;
             return Err(Failure::Unwell { code: 1 });
         }
