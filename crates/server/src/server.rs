@@ -328,9 +328,12 @@ fn exports(
     has_volumes_of_file: bool,
 ) -> Result<Exports, ConfigError> {
     let exports = config.exports()?;
+    // A volume of the command line has a name of its own, whatever the file calls it: rules for the
+    // volumes of the file do no harm if it has rules, too.
+    let has_rules = |volume: &Volume| exports.named().any(|name| name == volume.name);
+    let are_others_fine = has_volumes_of_file || volumes.iter().all(has_rules);
     let is_known = |name: &str| {
-        // Volumes of the command line have names of their own, whatever the file calls them.
-        let is_of_file = has_volumes_of_file && config.volumes.contains_key(name);
+        let is_of_file = are_others_fine && config.volumes.contains_key(name);
         let is_refused = refused.iter().any(|one| one == name);
         is_of_file || is_refused || volumes.iter().any(|volume| volume.name == name)
     };

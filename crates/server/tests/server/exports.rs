@@ -153,11 +153,11 @@ fn a_configuration_is_a_regular_file_of_a_bounded_length() {
 fn rules_for_a_volume_of_the_file_are_refused_if_the_command_line_names_others() {
     let file = File::new("of-file.toml", &rules("rw", "127.0.0.1"));
     with_server(file.settings(), async |fixture: Fixture| {
-        file.write(
-            "[volumes.archive]\npath = \"/archive\"\n[exports.archive]\nclients = []\n\
-             [exports.data]\nclients = []\n",
-        );
+        let others = "[volumes.archive]\npath = \"/archive\"\n[exports.archive]\nclients = []\n";
+        file.write(others);
         let refused = fixture.handle.reload_exports().await.expect_err("it serves no archive");
         assert!(matches!(refused, ConfigError::NoVolume { .. }), "{refused}");
+        file.write(&(others.to_owned() + &rules("ro", "127.0.0.1")));
+        fixture.handle.reload_exports().await.expect("what it serves has rules of its own");
     });
 }
