@@ -530,9 +530,10 @@ impl Directory {
 
     /// Nothing is known of the room for these blocks any more.
     pub(crate) fn try_again(&mut self, places: Range<u64>) {
-        let of = |unsent: &mut Unsent| unsent.refused.retain(|place| !places.contains(place));
-        of(&mut self.dirty);
-        of(&mut self.pinned);
+        for unsent in [&mut self.dirty, &mut self.pinned] {
+            let mut behind = unsent.refused.split_off(&places.start);
+            unsent.refused.append(&mut behind.split_off(&places.end));
+        }
     }
 
     /// Sectors of a block have rotted in the NVRAM: nothing else has them.
