@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -38,25 +38,6 @@ pub(crate) fn create_private(path: &Path) -> io::Result<()> {
 /// Removes empty folders, which are given the outermost first. A folder that is not empty stays.
 pub(crate) fn remove_empty(folders: &[PathBuf]) {
     folders.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
-}
-
-/// Creates the temporary file that replaces another file once it is written; only this user may
-/// access it. A temporary file that a cut left behind is removed first. Anything else of this name
-/// is refused: opening a FIFO would block, and a link may lead to a file of another user.
-///
-/// # Errors
-/// The operating system's error, or the refusal.
-pub(crate) fn make_temporary(path: &Path) -> io::Result<File> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if !found.is_file() => {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            return Err(io::Error::other(format!("{name} is there, and is no regular file")));
-        }
-        Ok(_) => fs::remove_file(path)?,
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Maximum number of links in a chain, as on Linux.

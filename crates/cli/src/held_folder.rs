@@ -115,7 +115,7 @@ impl HeldFolder {
     pub(crate) fn probe(&self, name: &str, length: usize) -> Result<(), Failure> {
         let name: &OsStr = name.as_ref();
         let probe = || {
-            let mut file = make_temporary(&self.handle, name)?;
+            let mut file = make_temporary_in(&self.handle, name)?;
             let written = file.write_all(&vec![0; length]);
             unlinkat(&self.handle, name, AtFlags::empty())?;
             written
@@ -175,7 +175,7 @@ fn replace_in(
         Err(Errno::NOENT) => None,
         Err(error) => return Err(error.into()),
     };
-    let mut file = make_temporary(folder, new)?;
+    let mut file = make_temporary_in(folder, new)?;
     let mut write = || {
         file.write_all(content)?;
         if let Some(old) = &old {
@@ -197,9 +197,18 @@ fn replace_in(
     Ok(is_replaced)
 }
 
-/// Creates the temporary file that replaces another one; only this user may access it. A temporary
-/// file that a cut left behind is removed first. Anything else of this name is refused.
-fn make_temporary(folder: &File, name: &OsStr) -> io::Result<File> {
+/// Creates the temporary file that replaces another file once it is written; only this user may
+/// access it. A temporary file that a cut left behind is removed first. Anything else of this name
+/// is refused: opening a FIFO would block, and a link may lead to a file of another user.
+///
+/// # Errors
+/// The operating system's error, or the refusal.
+pub(crate) fn make_temporary(path: &Path) -> io::Result<File> {
+    let folder = open_folder(CWD, parent(path))?;
+    make_temporary_in(&folder, path.file_name().unwrap_or_default())
+}
+
+fn make_temporary_in(folder: &File, name: &OsStr) -> io::Result<File> {
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile => {
             let name = name.to_string_lossy();

@@ -19,6 +19,7 @@ use server::control::client::{self, AskError};
 
 use crate::failure::Failure;
 use crate::folder::real_place;
+use crate::order::body;
 use crate::volume::Volume;
 use crate::words;
 pub(crate) use live::live_of;
@@ -78,12 +79,7 @@ fn ask(volume: &Volume, socket: &Path) -> Result<Option<Info>, Failure> {
             return Ok(None);
         }
     };
-    let refused = |why: &str| Failure::Control { path: socket.to_owned(), why: why.to_owned() };
-    if answer.status != 200 {
-        return Err(refused(answer.error().as_deref().unwrap_or("it does not say why")));
-    }
-    let info = serde_json::from_str(&answer.body);
-    let mut info: Info = info.map_err(|_| refused("its answer is of another version"))?;
+    let mut info: Info = body(socket, &answer)?;
     // The server names its paths differently.
     info.volume = volume.path.display().to_string();
     info.disk = volume.disk_path.display().to_string();

@@ -22,7 +22,8 @@ use journal::format::{SLOT_MAGIC, SMALLEST};
 use server::reactor;
 
 use crate::failure::Failure;
-use crate::folder::{is_there, make_temporary, parent, real_place, sync_folder};
+use crate::folder::{is_there, parent, real_place, sync_folder};
+use crate::held_folder::make_temporary;
 use crate::redo_log::{self, LogError};
 use crate::signature::{known, recognise};
 use crate::words;

@@ -35,10 +35,6 @@ pub(crate) fn post(
     match client::post(socket, route, said.to_string()) {
         Err(AskError::Nobody(_)) => Ok(None),
         Err(error) => Err(refused(error.to_string())),
-        Ok(answer) if answer.status == 200 => {
-            let body = serde_json::from_str(&answer.body);
-            body.map(Some).map_err(|_| refused("its answer is of another version".to_owned()))
-        }
         Ok(answer) if answer.status == 400 => {
             let why = answer.error().unwrap_or_default();
             Err(Failure::Usage(format!("{}: {why}", volume.display())))
@@ -47,10 +43,21 @@ pub(crate) fn post(
             let why = answer.error().unwrap_or_default();
             Err(Failure::NotDone { path: volume.to_owned(), why })
         }
-        Ok(answer) => {
-            Err(refused(answer.error().unwrap_or_else(|| "it does not say why".to_owned())))
-        }
+        Ok(answer) => body(socket, &answer).map(Some),
     }
+}
+
+/// The body of an answer from this socket.
+///
+/// # Errors
+/// [`Failure::Control`], with the explanation of a server that refuses the request.
+pub(crate) fn body<T: DeserializeOwned>(socket: &Path, answer: &Answer) -> Result<T, Failure> {
+    let refused = |why: String| Failure::Control { path: socket.to_owned(), why };
+    if answer.status != 200 {
+        return Err(refused(answer.error().unwrap_or_else(|| "it does not say why".to_owned())));
+    }
+    let body = serde_json::from_str(&answer.body);
+    body.map_err(|_| refused("its answer is of another version".to_owned()))
 }
 
 /// Sends an order to the server of a volume. `None` if there is no server.

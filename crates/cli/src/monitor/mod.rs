@@ -17,6 +17,7 @@ use server::control::{Health, ServerStatus, VolumeStatus};
 
 use crate::configuration::DEFAULT_FILE;
 use crate::failure::Failure;
+use crate::order::body;
 use crate::serve::export_name;
 use crate::volume::Volume;
 
@@ -205,17 +206,13 @@ fn socket_of(volume: &Path, control: Option<&Path>) -> Result<PathBuf, Failure> 
 
 /// Asks a server; returns nothing if there is none.
 fn ask<T: DeserializeOwned>(socket: &Path, route: &str) -> Result<Option<T>, Failure> {
-    let refused = |why: String| Failure::Control { path: socket.to_owned(), why };
-    let answer = match client::get(socket, route) {
-        Ok(answer) => answer,
-        Err(AskError::Nobody(_)) => return Ok(None),
-        Err(error @ AskError::Failed { .. }) => return Err(refused(error.to_string())),
-    };
-    if answer.status != 200 {
-        return Err(refused(answer.error().unwrap_or_else(|| "it does not say why".to_owned())));
+    match client::get(socket, route) {
+        Ok(answer) => body(socket, &answer).map(Some),
+        Err(AskError::Nobody(_)) => Ok(None),
+        Err(error @ AskError::Failed { .. }) => {
+            Err(Failure::Control { path: socket.to_owned(), why: error.to_string() })
+        }
     }
-    let answer = serde_json::from_str(&answer.body);
-    answer.map(Some).map_err(|_| refused("its answer is of another version".to_owned()))
 }
 
 /// A time for people, in its largest unit.

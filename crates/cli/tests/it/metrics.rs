@@ -1,6 +1,5 @@
 //! Metrics and health of a running server, against a client that makes known calls.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -11,7 +10,7 @@ use nfs3_types::nfs3::{GETATTR3args, LOOKUP3args, Nfs3Result, READ3args, diropar
 
 use crate::common::exposition::Samples;
 use crate::common::serving::{Serving, good, put};
-use crate::common::{Folder, duramen, on};
+use crate::common::{Folder, duramen, make_mirror, on};
 
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin.md"));
 
@@ -156,14 +155,7 @@ fn the_page_for_administrators_has_every_metric_and_no_other() {
 #[test]
 fn metrics_of_a_set_have_its_slots() {
     let folder = Folder::new();
-    let volume = folder.path("data");
-    let disks = [1, 2].map(|number| folder.path(&format!("disk-{number}")));
-    for disk in &disks {
-        let file = File::create(disk).expect("a new file");
-        file.set_len(64 << 20).expect("it is sparse");
-    }
-    let [one, other] = disks.each_ref().map(|disk| disk.to_str().expect("plain"));
-    on("mkfs", &volume, &["--raid1", one, other, "--sparse"]).good();
+    let volume = make_mirror(&folder);
     let serving = Serving::start(&[&volume], &[]);
     let samples = scrape(&volume);
     for slot in 0..2 {

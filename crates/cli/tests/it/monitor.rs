@@ -1,7 +1,5 @@
 //! `duramen status`, `duramen clients` and `duramen top` beside a running server.
 
-use std::fs::File;
-
 use futures::executor::block_on;
 use nfs3_types::nfs3::{
     CREATE3args, GETATTR3args, Nfs3Result, createhow3, diropargs3, nfsstat3, sattr3,
@@ -9,7 +7,7 @@ use nfs3_types::nfs3::{
 use serde_json::Value;
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, duramen, on};
+use crate::common::{Folder, duramen, make_mirror, on};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("it is JSON")
@@ -46,14 +44,7 @@ fn status_says_how_all_volumes_are_and_exits_with_0() {
 #[test]
 fn status_exits_with_1_when_a_disk_is_out() {
     let folder = Folder::new();
-    let volume = folder.path("data");
-    let disks = [1, 2].map(|number| folder.path(&format!("disk-{number}")));
-    for disk in &disks {
-        let file = File::create(disk).expect("a new file");
-        file.set_len(64 << 20).expect("it is sparse");
-    }
-    let [one, other] = disks.each_ref().map(|disk| disk.to_str().expect("plain"));
-    on("mkfs", &volume, &["--raid1", one, other, "--sparse"]).good();
+    let volume = make_mirror(&folder);
     let serving = Serving::start(&[&volume], &[]);
     on("status", &volume, &[]).good();
     duramen(&["raid", "fail", volume.to_str().expect("plain"), "1", "--force"]).good();

@@ -133,6 +133,19 @@ pub(crate) fn on(command: &str, path: &Path, more: &[&str]) -> Run {
     duramen(&[&[command, path], more].concat())
 }
 
+/// Makes a volume on two sparse disks in a folder, each of which has everything.
+pub(crate) fn make_mirror(folder: &Folder) -> PathBuf {
+    let disks = ["disk-1", "disk-2"].map(|name| folder.path(name));
+    for disk in &disks {
+        let file = fs::File::create(disk).expect("a new file");
+        file.set_len(64 << 20).expect("it is sparse");
+    }
+    let [one, other] = disks.each_ref().map(|disk| disk.to_str().expect("plain"));
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--raid1", one, other, "--sparse"]).good();
+    volume
+}
+
 /// Path of a file in the folder `shared` beside the repository. A clone alone does not have it:
 /// then this reports a skip, and the caller skips.
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
