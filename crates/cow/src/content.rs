@@ -133,7 +133,7 @@ impl<L: Layout> Floor<L> {
         if count > 0 && !self.may_take(count, cost, update, grows) {
             return Err(FsError::NoSpace);
         }
-        let runs = self.layout.place(count).ok_or(FsError::NoSpace)?;
+        let runs = self.layout.place(count).await.ok_or(FsError::NoSpace)?;
         update.taken.hold(&runs);
         update.inode(file).facts.units += added * self.per_block();
         update.fills_holes |= grows;

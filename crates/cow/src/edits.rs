@@ -89,6 +89,22 @@ impl Edits {
         self.all.push(Edit { owner, level, index, change: Change::Gone });
     }
 
+    /// Adds those of another Update, behind these.
+    pub fn extend(&mut self, others: &Self) {
+        for Edit { owner, level, index, change } in &others.all {
+            let name = (*owner, *level, *index);
+            match change {
+                Change::Bytes(at, range) => self.add_bytes(name, *at, others.bytes(range)),
+                Change::Gone => self.add_gone(name),
+            }
+        }
+    }
+
+    /// Bytes that they take, about.
+    pub fn size(&self) -> usize {
+        self.bytes.len() + self.all.len() * size_of::<Edit>()
+    }
+
     /// Changes bytes of a block in memory. The caller marks it.
     pub(crate) fn set(&mut self, node: &Node, at: usize, bytes: &[u8]) {
         self.add_bytes(name_of(node), at, bytes);

@@ -44,8 +44,9 @@ pub trait Layout: 'static {
 
     /// Places for this many blocks of files, for a plan; none if there are too few. Each run is
     /// whole blocks, and begins on the device at a multiple of a block, as caches want it.
-    /// Neighbouring addresses are neighbouring bytes: data for them are one write.
-    fn place(&self, blocks: u64) -> Option<Vec<Run>>;
+    /// Neighbouring addresses are neighbouring bytes: data for them are one write. An engine that
+    /// has room, but no clean space yet, waits for some: it counts the blocks before it waits.
+    async fn place(&self, blocks: u64) -> Option<Vec<Run>>;
 
     /// Takes back places of a plan that ends.
     fn free(&self, runs: &[Run]);

@@ -92,6 +92,8 @@ pub struct Nodes<D> {
     pub(crate) trees: RefCell<[Tree; TREES]>,
     pub(crate) dirty: RefCell<Vec<Rc<Node>>>,
     pub(crate) dirty_count: Cell<u64>,
+    /// Number of dirty blocks that have no address yet.
+    pub(crate) unplaced: Cell<u64>,
     /// Number of blocks that were read from another version than the first.
     mended: Cell<u64>,
     /// The trees whose blocks may be mended on reading.
@@ -118,6 +120,7 @@ impl<D: Disk> Nodes<D> {
             trees: RefCell::new(trees),
             dirty: RefCell::default(),
             dirty_count: Cell::new(0),
+            unplaced: Cell::new(0),
             mended: Cell::new(0),
             held_trees: HeldTrees::default(),
             secret,
@@ -148,6 +151,11 @@ impl<D: Disk> Nodes<D> {
     /// Number of dirty blocks.
     pub fn dirty_count(&self) -> u64 {
         self.dirty_count.get()
+    }
+
+    /// Number of dirty blocks that take no place of others: they are new.
+    pub fn unplaced_count(&self) -> u64 {
+        self.unplaced.get()
     }
 
     /// Evicts blocks that no task needs.
@@ -692,6 +700,7 @@ impl<D: Disk> Nodes<D> {
             }
             self.dirty.borrow_mut().push(node.clone());
             self.dirty_count.set(self.dirty_count.get() + 1);
+            self.unplaced.set(self.unplaced.get() + u64::from(node.pointer().is_null()));
             next = match &*node.parent.borrow() {
                 Parent::Node(above) | Parent::Stem(Stem::File(_, above, _)) => Some(above.clone()),
                 Parent::Stem(_) => None,
@@ -714,6 +723,7 @@ impl<D: Disk> Nodes<D> {
             self.cache.remove(number(owner, level, index));
             if node.is_dirty.replace(false) {
                 self.dirty_count.set(self.dirty_count.get() - 1);
+                self.unplaced.set(self.unplaced.get() - u64::from(node.pointer().is_null()));
             }
             let parent = node.parent.borrow().clone();
             let is_left = !matches!(&parent, Parent::Node(above) if above.is_gone.get());

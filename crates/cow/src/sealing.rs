@@ -46,6 +46,7 @@ impl<D: Disk> Nodes<D> {
         self.seal_copy(&mut copy, node.place, birth);
         let sum = sum(&copy);
         let (old, old_twin) = (node.pointer.get(), node.twin());
+        self.unplaced.set(self.unplaced.get() - u64::from(old.is_null()));
         let told = if is_planted(Bug::StaleSums) && !old.is_null() { old.sum.get() } else { sum };
         let pointer = Pointer::new(address, birth, told);
         node.pointer.set(pointer);

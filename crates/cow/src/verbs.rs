@@ -72,8 +72,6 @@ macro_rules! verbs {
                 -> $crate::verbs::Done<Self::Chunk>;
             fn place(file: &$crate::verbs::Of<Self>, block: u64)
                 -> $crate::verbs::Done<::vnode::Place>;
-            fn load_held(tree: ::vfs::SnapshotNumber, ino: u64)
-                -> $crate::verbs::Done<$crate::floor::File>;
             fn settle() -> Result<(), ::vfs::Lost>;
         }
 
@@ -151,19 +149,6 @@ macro_rules! verbs {
             self.floor.write_data(update, payload).await
         }
 
-        fn found_snapshots(&self) -> Option<::vnode::FoundSnapshots> {
-            Some(self.floor.pins.found())
-        }
-
-        fn change_snapshots(
-            &self,
-            update: &mut Self::Update,
-            change: ::vnode::SnapshotChange,
-        ) -> $crate::verbs::Done<()> {
-            update.asked = Some(change);
-            Ok(())
-        }
-
         async fn give_back(&self, freed: Self::Freed) {
             self.floor.give_back(freed);
         }
@@ -178,6 +163,30 @@ macro_rules! verbs {
 
         fn horizon(&self) -> &::vnode::horizon::Horizon {
             &self.floor.live.horizon
+        }
+    };
+}
+
+/// The same for those of an engine that has snapshots.
+#[macro_export]
+macro_rules! snapshot_verbs {
+    () => {
+        $crate::forward! { async:
+            fn load_held(tree: ::vfs::SnapshotNumber, ino: u64)
+                -> $crate::verbs::Done<$crate::floor::File>;
+        }
+
+        fn found_snapshots(&self) -> Option<::vnode::FoundSnapshots> {
+            Some(self.floor.pins.found())
+        }
+
+        fn change_snapshots(
+            &self,
+            update: &mut Self::Update,
+            change: ::vnode::SnapshotChange,
+        ) -> $crate::verbs::Done<()> {
+            update.asked = Some(change);
+            Ok(())
         }
     };
 }

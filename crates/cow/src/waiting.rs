@@ -36,6 +36,13 @@ pub struct Promised {
     pub waiting: Waiting,
 }
 
+impl Promised {
+    /// Units for metadata of Updates that are ready, but not applied.
+    pub fn units(&self) -> u64 {
+        self.units.get()
+    }
+}
+
 /// Number of plans of each sort.
 #[derive(Default)]
 pub struct Waiting {

@@ -36,7 +36,7 @@ impl Layout for Commits {
         self.space.has_blocks(blocks + pool, units, kind != Kind::Reserved)
     }
 
-    fn place(&self, blocks: u64) -> Option<Vec<Run>> {
+    async fn place(&self, blocks: u64) -> Option<Vec<Run>> {
         let runs = self.space.take_blocks(blocks)?;
         self.space.plan(&runs);
         Some(runs)

@@ -21,6 +21,7 @@ type Applied = (cow::apply::Applied<Commits>, Worked, u64);
 
 impl Engine for Shadow {
     cow::verbs!(Commits);
+    cow::snapshot_verbs!();
 
     type Applied = Applied;
 

@@ -111,7 +111,7 @@ impl Layout for Counter {
         self.next.get() + blocks + room.units + self.nodes.dirty_count() + 64 < self.units
     }
 
-    fn place(&self, blocks: u64) -> Option<Vec<Run>> {
+    async fn place(&self, blocks: u64) -> Option<Vec<Run>> {
         let step = BLOCK / UNIT as u64;
         self.next.set(self.next.get().next_multiple_of(step)); // as caches want it
         Some(vec![Run { start: self.take(blocks * step), length: blocks * step }])
@@ -308,6 +308,7 @@ impl Smallest {
 
 impl Engine for Smallest {
     cow::verbs!(Counter);
+    cow::snapshot_verbs!();
 
     type Applied = (cow::apply::Applied<Counter>, Option<Snapshot>);
 
