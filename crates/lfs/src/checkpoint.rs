@@ -1,0 +1,276 @@
+//! Checkpoints: the dirty blocks of metadata, the table, and the region that is their root.
+//!
+//! 1. *The seal*, in one step, when no staged change is left: each dirty block gets an address and
+//!    its bytes are copied; the blocks of the table that changed are encoded; the region has the
+//!    trees as they are then, and the place of the next summary. A start after a cut goes on from
+//!    there.
+//! 2. The blocks and one copy of the table are written, and flushed.
+//! 3. The region is written through, at one end of the disk, then at the other.
+//! 4. The other copy of the table is written, and flushed.
+//!
+//! Calls go on meanwhile: what they change is in summaries behind the seal.
+//!
+//! Invariants:
+//! 1. One checkpoint at a time is on its way.
+//! 2. The batches before the seal are durable before the region is.
+//! 3. What a checkpoint frees is used when its region is durable, and not before.
+//! 4. One copy of the table is always that of the last durable checkpoint, as far as blocks differ.
+//!
+//! Not asserted: 2, which [`Log::begin_checkpoint`] does in this order; 4, which is about the order
+//! of writes.
+//!
+//! Commit point: the write of the region at the first end of the disk.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use block::{Buffer, Durability, IoError};
+use bytes::Bytes;
+use cache::coalesce::{Run as Range, runs};
+use cow::format::answers;
+use cow::{Anew, BODY, Head, Node, Run, Stem, UNIT};
+use futures::FutureExt;
+use vfs::FsError;
+
+use crate::format::region::Region;
+use crate::format::shape::Shape;
+use crate::format::table;
+use crate::log::Log;
+use crate::planted::{Bug, is_planted};
+use crate::rows::{Releases, Rows, Which};
+
+/// Blocks of replies, at most.
+const RING: u64 = 4096;
+/// Bytes of one write.
+const LONGEST: u64 = 1 << 20;
+
+/// Number of blocks of replies before the oldest is overwritten.
+pub(crate) fn ring(shape: &Shape) -> u64 {
+    (shape.units / 64).clamp(8, RING)
+}
+
+/// A sealed checkpoint.
+struct Checkpoint {
+    region: Region,
+    turn: u64,
+    ranges: Vec<Range>,
+    /// Blocks of the table.
+    table: Vec<(u64, Bytes)>,
+    releases: Releases,
+    /// Stay in memory until the device has them.
+    _nodes: Vec<Rc<Node>>,
+}
+
+impl Log {
+    /// Makes all that is in memory now a part of a durable checkpoint.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] if the volume has stopped.
+    pub(crate) async fn checkpoint(&self) -> Result<(), FsError> {
+        let number = self.rows.number.get();
+        while self.durable.get() < number {
+            if self.rows.number.get() == number {
+                self.wants_checkpoint.set(true);
+                self.kick();
+            }
+            self.next_release().await?;
+        }
+        Ok(())
+    }
+
+    /// Seals a checkpoint, and the batch that comes before it; that becomes durable, and the
+    /// checkpoint is then written by a task of its own.
+    ///
+    /// # Errors
+    /// [`FsError::Io`]: nothing becomes durable any more.
+    pub(crate) async fn begin_checkpoint(&self) -> Result<(), FsError> {
+        let mut made = Vec::new();
+        let mut anew: Vec<Anew<'_>> = Vec::new();
+        while anew.len() < self.answer_blocks() {
+            let place = (self.answers_begun.get() + anew.len() as u64) % ring(&self.shape);
+            if anew.len() as u64 >= ring(&self.shape) {
+                break;
+            }
+            anew.push(self.nodes.make_anew(Stem::Answers, place, &anew, &mut made).await?);
+        }
+        // From here to the seal nothing waits.
+        self.wants_checkpoint.set(false);
+        let batch = match self.has_staged() {
+            true => Some(self.seal(self.for_checkpoint()).ok_or(FsError::NoSpace)?),
+            false => None,
+        };
+        self.fold_answers(&anew);
+        drop(anew);
+        self.nodes.unmake(&mut made);
+        let sealed = self.seal_checkpoint()?;
+        if let Some(batch) = batch {
+            self.write_out(batch).await?; // invariant 2
+        }
+        assert!(!self.is_writing.replace(true), "invariant 1");
+        let this = self.me();
+        let write = async move {
+            if this.write_checkpoint(sealed).await.is_err() {
+                this.live.horizon.fail();
+            }
+            this.is_writing.set(false);
+            this.live.released.notify();
+            this.look_after();
+            if this.wants_checkpoint.get() || this.has_staged() {
+                this.kick();
+            }
+        };
+        self.runtime.tasks.spawn(write.boxed_local());
+        Ok(())
+    }
+
+    /// Blocks that the replies since the last checkpoint fill, at most.
+    fn answer_blocks(&self) -> usize {
+        let answers = self.answers.borrow();
+        let bytes: usize = answers.iter().map(|answer| answer.len() + 2).sum();
+        // A reply that does not fit into the rest of a block begins the next one.
+        bytes.div_ceil(BODY - vnode::answer::LARGEST - 2)
+    }
+
+    /// Puts the replies since the last checkpoint into the ring. Of more than the whole ring, the
+    /// last ones.
+    fn fold_answers(&self, anew: &[Anew<'_>]) {
+        let mut answers = self.answers.take();
+        if is_planted(Bug::ForgottenAnswers) {
+            answers.clear();
+        }
+        let room = anew.len() * (BODY - vnode::answer::LARGEST - 2);
+        let mut bytes: usize = answers.iter().map(|answer| answer.len() + 2).sum();
+        let mut from = 0;
+        while bytes > room {
+            bytes -= answers[from].len() + 2;
+            from += 1;
+        }
+        let mut blocks = anew.iter();
+        let mut open: Option<(Rc<Node>, usize)> = None;
+        for answer in &answers[from..] {
+            let fits = |&(_, at): &(Rc<Node>, usize)| at + 2 + answer.len() <= UNIT;
+            let (node, at) = match open.take().filter(fits) {
+                Some(open) => open,
+                None => {
+                    let node = self.nodes.begin_anew(blocks.next().expect("there is room"));
+                    node.change(|bytes| bytes[size_of::<Head>()..].fill(0));
+                    self.nodes.mark(&node);
+                    self.answers_begun.set(self.answers_begun.get() + 1);
+                    (node, size_of::<Head>())
+                }
+            };
+            let end = node.change(|bytes| answers::put_answer(bytes, at, answer));
+            open = Some((node, end));
+        }
+    }
+
+    /// The seal: nothing waits.
+    fn seal_checkpoint(&self) -> Result<Checkpoint, FsError> {
+        let number = self.rows.number.get();
+        let nodes = self.nodes.take_dirty();
+        let mut writes = BTreeMap::new();
+        let mut lost = Vec::new();
+        for node in &nodes {
+            let count = if node.place.is_twice() { 2 } else { 1 };
+            let mut places = [0, 0];
+            for place in places.iter_mut().take(count) {
+                let run = self.rows.plan(Which::Beside, 1, 1, 0).ok_or(FsError::NoSpace)?;
+                self.rows.take(run);
+                *place = run.start;
+            }
+            let [address, twin] = places;
+            let (block, _, old) = self.nodes.seal(node, (address, twin), number);
+            let block = block.freeze();
+            for address in places.into_iter().take(count) {
+                let piece = self.rows.pieces(address, 1).expect("it was taken")[0];
+                writes.insert(piece.place * UNIT as u64, block.clone());
+            }
+            if node.is_pinnable() && old[0].is_null() {
+                self.pins.count_node();
+            }
+            lost.extend(old.into_iter().filter(|old| !old.is_null()));
+        }
+        for old in lost {
+            if !self.rows.lose(Run::of(old.address.get())) {
+                self.count(|totals| totals.wrong_pointers += 1);
+            }
+        }
+        let (lines, releases) = self.rows.snapshot();
+        let secret = &self.secret;
+        let encoded = |(block, lines): (u64, Vec<table::Line>)| {
+            let bytes = table::write(block, &lines, number, secret);
+            (block, Buffer::copied(&bytes).freeze())
+        };
+        let table = lines.into_iter().map(encoded).collect();
+        let region = Region {
+            number,
+            epoch: self.epoch,
+            is_at_rest: self.comes_to_rest.get(),
+            trees: self.nodes.trees(),
+            counts: self.counts(),
+            rows: self.rows.count(),
+            used: self.rows.used(),
+            answers_begun: self.answers_begun.get(),
+            log: self.chain.get(),
+            chains: self.live.chains.all(),
+        };
+        let turn = self.turn.replace(1 - self.turn.get());
+        self.rows.number.set(number + 1);
+        self.logged.set(0);
+        if is_planted(Bug::EarlyReuse) {
+            self.rows.release(&releases);
+        }
+        let ranges = runs(writes, LONGEST);
+        Ok(Checkpoint { region, turn, ranges, table, releases, _nodes: nodes })
+    }
+
+    async fn write_checkpoint(&self, sealed: Checkpoint) -> Result<(), FsError> {
+        let of_table = |copy: usize| {
+            let first = self.shape.tables()[copy];
+            let at =
+                |&(block, ref bytes): &(u64, Bytes)| ((first + block) * UNIT as u64, bytes.clone());
+            runs(sealed.table.iter().map(at), LONGEST)
+        };
+        let tables = [of_table(0), of_table(1)];
+        let written: usize = sealed.ranges.iter().chain(tables.iter().flatten()).map(length).sum();
+        self.count(|totals| totals.written_bytes += (written + 2 * UNIT) as u64);
+        self.until_room(async || {
+            self.write_ranges(&sealed.ranges).await?;
+            self.write_ranges(&tables[0]).await?;
+            self.count(|totals| totals.barriers += 1);
+            if is_planted(Bug::EarlyRegion) { Ok(()) } else { self.flush().await }
+        })
+        .await?;
+        let region = sealed.region.write(sealed.turn, &self.secret);
+        let region = Buffer::copied(&region).freeze();
+        let [first, other] = self.shape.regions(sealed.turn);
+        self.until_room(|| self.write_region(first, region.clone())).await?;
+        self.durable.set(sealed.region.number);
+        if !is_planted(Bug::EarlyReuse) {
+            self.rows.release(&sealed.releases); // invariant 3
+        }
+        for &row in &sealed.releases.rows {
+            let Run { start, length } = Rows::addresses(row);
+            let unit = UNIT as u64;
+            self.path.cache().spoil(&(start * unit..(start + length) * unit));
+        }
+        self.count(|totals| totals.checkpoints += 1);
+        self.live.released.notify();
+        self.until_room(|| self.write_region(other, region.clone())).await?;
+        self.until_room(async || {
+            self.write_ranges(&tables[1]).await?;
+            self.count(|totals| totals.barriers += 1);
+            self.flush().await
+        })
+        .await
+    }
+
+    async fn write_region(&self, place: u64, region: Bytes) -> Result<(), IoError> {
+        self.count(|totals| totals.barriers += 1);
+        self.device.write(place * UNIT as u64, vec![region], Durability::Through).await
+    }
+}
+
+fn length(range: &Range) -> usize {
+    range.pieces.iter().map(Bytes::len).sum()
+}

@@ -1,0 +1,183 @@
+//! A region: the root of a checkpoint.
+
+use cow::{Head, Place, Pointer, Root, Secret, TREES, Tree, UNIT, WIDTH, view};
+use vnode::chain::Chain;
+use zerocopy::IntoBytes;
+
+use super::codec::{Reader, Writer};
+use super::head::{opened, sealed};
+use super::kind;
+
+/// The counts of a live tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All inodes from this number on are free.
+    pub next_ino: u64,
+    /// Number of files.
+    pub files: u64,
+    /// Number of directories among them.
+    pub directories: u64,
+    /// Units of leaves that files have.
+    pub units: u64,
+    /// Time, in seconds since 1970.
+    pub seconds: i64,
+}
+
+/// The place of a summary that is not written yet, and its place in the chain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The unit at which it is going to be.
+    pub place: u64,
+    /// Its number in the chain.
+    pub sequence: u64,
+    /// The checksum of the summary before it.
+    pub previous: u64,
+    /// The segment that the log enters next; none if it is unknown.
+    pub ahead: Option<u64>,
+}
+
+/// See the module's prose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// The number of the checkpoint.
+    pub number: u64,
+    /// Number of the opening that wrote it: random, so that no log of another one is taken for its.
+    pub epoch: u64,
+    /// Whether the volume was stopped with it.
+    pub is_at_rest: bool,
+    /// The trees.
+    pub trees: [Tree; TREES],
+    /// Counts of the live tree.
+    pub counts: Counts,
+    /// Rows from this one on were never in use.
+    pub rows: u64,
+    /// Units in use.
+    pub used: u64,
+    /// Blocks of replies that were ever begun.
+    pub answers_begun: u64,
+    /// The first summary that is not in it.
+    pub log: Link,
+    /// Open chains of updates.
+    pub chains: Vec<Chain>,
+}
+
+impl Region {
+    fn place(turn: u64) -> Place {
+        Place { kind: kind::REGION, owner: 0, level: 0, index: turn }
+    }
+
+    /// Encodes it, as the one with this turn.
+    pub fn write(&self, turn: u64, secret: &Secret) -> Vec<u8> {
+        let mut body = Writer::default();
+        body.u64(self.epoch);
+        body.u8(u8::from(self.is_at_rest));
+        for tree in &self.trees {
+            body.u8(tree.height);
+            body.bytes(tree.root.as_bytes());
+            body.u64(tree.twin);
+        }
+        write_counts(&mut body, &self.counts, &self.chains);
+        [self.rows, self.used, self.answers_begun].into_iter().for_each(|count| body.u64(count));
+        write_link(&mut body, &self.log);
+        sealed(body, Self::place(turn), self.number, secret)
+    }
+
+    /// Decodes it; none if the block is something else.
+    pub fn read(block: &[u8], turn: u64, secret: &Secret) -> Option<Self> {
+        let (number, mut body) = opened(block, Self::place(turn), secret)?;
+        let (epoch, is_at_rest) = (body.u64()?, body.u8()? == 1);
+        let mut trees = [Tree::default(); TREES];
+        for tree in &mut trees {
+            tree.height = body.u8().filter(|&height| height <= cow::HIGHEST)?;
+            tree.root = *view::<Root>(body.bytes(size_of::<Root>())?);
+            tree.twin = body.u64()?;
+        }
+        let (counts, chains) = read_counts(&mut body)?;
+        let (rows, used, answers_begun) = (body.u64()?, body.u64()?, body.u64()?);
+        let log = read_link(&mut body)?;
+        Some(Self {
+            number,
+            epoch,
+            is_at_rest,
+            trees,
+            counts,
+            rows,
+            used,
+            answers_begun,
+            log,
+            chains,
+        })
+    }
+}
+
+pub(crate) fn write_link(body: &mut Writer, link: &Link) {
+    body.u64(link.place);
+    body.u64(link.sequence);
+    body.u64(link.previous);
+    body.u64(link.ahead.map_or(u64::MAX, |segment| segment));
+}
+
+pub(crate) fn read_link(body: &mut Reader<'_>) -> Option<Link> {
+    let (place, sequence, previous) = (body.u64()?, body.u64()?, body.u64()?);
+    let ahead = Some(body.u64()?).filter(|&segment| segment != u64::MAX);
+    Some(Link { place, sequence, previous, ahead })
+}
+
+pub(crate) fn write_counts(body: &mut Writer, counts: &Counts, chains: &[Chain]) {
+    let Counts { next_ino, files, directories, units, seconds } = *counts;
+    [next_ino, files, directories, units, seconds as u64]
+        .into_iter()
+        .for_each(|count| body.u64(count));
+    body.count(chains.len());
+    for chain in chains {
+        body.u64(chain.ino);
+        body.u32(chain.generation);
+        body.u64(chain.size.map_or(0, |size| size + 1));
+    }
+}
+
+pub(crate) fn read_counts(body: &mut Reader<'_>) -> Option<(Counts, Vec<Chain>)> {
+    let [next_ino, files, directories, units] =
+        [body.u64()?, body.u64()?, body.u64()?, body.u64()?];
+    let seconds = body.u64()? as i64;
+    let chains = body.list(20, |body| {
+        let (ino, generation) = (body.u64()?, body.u32()?);
+        Some(Chain { ino, generation, size: body.u64()?.checked_sub(1) })
+    })?;
+    let counts = Counts { next_ino, files, directories, units, seconds };
+    (chains.len() <= cow::chains::CHAINS).then_some((counts, chains))
+}
+
+const _: () = {
+    let trees = TREES * (9 + WIDTH * size_of::<Pointer>());
+    let rest = 9 + 44 + 24 + 32 + cow::chains::CHAINS * 20;
+    assert!(size_of::<Head>() + trees + rest <= UNIT);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_read_as_it_was_written() {
+        let chain = Chain { ino: 77, generation: 3, size: Some(0) };
+        let mut region = Region {
+            number: 9,
+            epoch: 4,
+            is_at_rest: true,
+            rows: 12,
+            answers_begun: 3,
+            log: Link { place: 99, sequence: 8, previous: 7, ahead: None },
+            chains: vec![chain; cow::chains::CHAINS],
+            ..Region::default()
+        };
+        region.trees[3].root.pointers[2] = Pointer::new(1 << 40, 5, 6);
+        region.counts.seconds = -5;
+        let mut block = region.write(1, &[3; 16]);
+        assert_eq!(Region::read(&block, 1, &[3; 16]), Some(region));
+        assert_eq!(Region::read(&block, 0, &[3; 16]), None, "it is not the other one");
+        assert_eq!(Region::read(&block, 1, &[4; 16]), None, "nor of another volume");
+        block[200] ^= 1;
+        assert_eq!(Region::read(&block, 1, &[3; 16]), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! Reading the root of a volume: its head, its newest region, and the table.
+
+use block::{BlockDevice, Buffer};
+use cow::{Secret, UNIT};
+use futures::future::join_all;
+
+use crate::error::OpenError;
+use crate::format::VERSION;
+use crate::format::head::VolumeHead;
+use crate::format::region::Region;
+use crate::format::shape::Shape;
+use crate::format::table::{self, Line, ROWS};
+
+/// Units of the table that are read at once.
+const PIECE: u64 = 64;
+
+/// The root of a volume.
+#[derive(Clone, Debug)]
+pub(crate) struct Root {
+    pub(crate) head: VolumeHead,
+    pub(crate) region: Region,
+    /// Which of the two regions it is.
+    pub(crate) turn: u64,
+}
+
+/// A unit of the disk; none if it cannot be read.
+pub(crate) async fn unit(device: &dyn BlockDevice, place: u64) -> Option<Buffer> {
+    device.read(place * UNIT as u64, Buffer::unfilled(UNIT)).await.ok()
+}
+
+/// The head of a volume, from either end of its disk.
+pub(crate) async fn head(device: &dyn BlockDevice) -> Result<VolumeHead, OpenError> {
+    let size = device.geometry().size;
+    let units = size / UNIT as u64;
+    if units < 2 {
+        return Err(OpenError::NoVolume);
+    }
+    let read = device.read(0, Buffer::unfilled(UNIT)).await;
+    let first = match &read {
+        Ok(block) => VolumeHead::read(block),
+        Err(_) => None,
+    };
+    let head = match first {
+        Some(head) => head,
+        None => match unit(device, units - 1).await.and_then(|block| VolumeHead::read(&block)) {
+            Some(head) if head.shape.units == units => head,
+            _ => return Err(read.err().map_or(OpenError::NoVolume, OpenError::Io)),
+        },
+    };
+    if !head.is_whole {
+        return Err(OpenError::Unfinished);
+    }
+    if head.version != VERSION {
+        return Err(OpenError::Version(head.version));
+    }
+    if !head.shape.is_legal() {
+        return Err(OpenError::Damaged("its sizes make no sense"));
+    }
+    if units < head.shape.units {
+        let volume = head.shape.units * UNIT as u64;
+        return Err(OpenError::CutOff { volume, disk: size });
+    }
+    Ok(head)
+}
+
+/// The root of a volume.
+pub(crate) async fn root(device: &dyn BlockDevice) -> Result<Root, OpenError> {
+    let head = head(device).await?;
+    let mut found: Vec<(u64, Region)> = Vec::new();
+    for turn in [0, 1] {
+        for place in head.shape.regions(turn) {
+            let block = unit(device, place).await;
+            let region = block.and_then(|block| Region::read(&block, turn, &head.secret));
+            found.extend(region.map(|region| (turn, region)));
+        }
+    }
+    let newest = found.iter().max_by_key(|(_, region)| region.number).cloned();
+    let (turn, region) = newest.ok_or(OpenError::NoRegion)?;
+    if region.rows > head.shape.rows() {
+        return Err(OpenError::Damaged("its root has more rows than there may be"));
+    }
+    Ok(Root { head, region, turn })
+}
+
+/// The table of a checkpoint.
+pub(crate) struct Table {
+    pub(crate) lines: Vec<Line>,
+    /// Blocks whose two copies are not the same.
+    pub(crate) differing: Vec<u64>,
+    /// The highest checkpoint that wrote a block.
+    pub(crate) highest: u64,
+}
+
+/// Reads the table. Of the two copies of a block, the later one counts that is not of a later
+/// checkpoint.
+pub(crate) async fn table(device: &dyn BlockDevice, root: &Root) -> Result<Table, OpenError> {
+    let Root { head, region, .. } = root;
+    let blocks = region.rows.div_ceil(ROWS as u64);
+    let mut table = Table { lines: Vec::new(), differing: Vec::new(), highest: 0 };
+    for first in (0..blocks).step_by(PIECE as usize) {
+        let end = (first + PIECE).min(blocks);
+        let copies = read_copies(device, &head.shape, first..end).await;
+        for block in first..end {
+            let read = |copy: &Option<Buffer>| {
+                let at = (block - first) as usize * UNIT;
+                let bytes = copy.as_ref().map(|copy| copy[at..at + UNIT].to_vec());
+                bytes.and_then(|bytes| decoded(&bytes, block, &head.secret))
+            };
+            let both = [read(&copies[0]), read(&copies[1])];
+            let numbers = both.iter().flatten().map(|(number, _)| *number);
+            table.highest = table.highest.max(numbers.max().unwrap_or(0));
+            if both[0] != both[1] || both[0].is_none() {
+                table.differing.push(block);
+            }
+            let counts = both.into_iter().flatten().filter(|(at, _)| *at <= region.number);
+            let newest = counts.max_by_key(|(number, _)| *number);
+            let (_, lines) =
+                newest.ok_or(OpenError::Damaged("both copies of a part of the table"))?;
+            table.lines.extend(lines);
+        }
+    }
+    table.lines.truncate(region.rows as usize);
+    Ok(table)
+}
+
+/// A block of the table. One of zeros was never written: nothing in it is in use.
+fn decoded(bytes: &[u8], block: u64, secret: &Secret) -> Option<(u64, Vec<Line>)> {
+    if bytes.iter().all(|&byte| byte == 0) {
+        return Some((0, vec![Line::default(); ROWS]));
+    }
+    table::read(bytes, block, secret)
+}
+
+async fn read_copies(
+    device: &dyn BlockDevice,
+    shape: &Shape,
+    blocks: std::ops::Range<u64>,
+) -> [Option<Buffer>; 2] {
+    let length = (blocks.end - blocks.start) as usize * UNIT;
+    let read = shape
+        .tables()
+        .map(|first| device.read((first + blocks.start) * UNIT as u64, Buffer::unfilled(length)));
+    let mut all = join_all(read).await.into_iter().map(Result::ok);
+    [all.next().flatten(), all.next().flatten()]
+}

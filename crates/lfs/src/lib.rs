@@ -1,0 +1,59 @@
+//! The engine `lfs`: the log is the disk.
+//!
+//! Everything is written at the end of a log, in segments, and nothing in place. A change that a
+//! client waits for is one summary, side by side with its data: one write. Blocks of metadata stay
+//! in memory, and a *checkpoint* writes them from time to time; a start after a cut takes the last
+//! checkpoint and applies the summaries since. A *cleaner* gathers what is in use of old segments,
+//! so that there are always empty ones.
+//!
+//! Blocks have *names*, not places: an address is a row of a table, and an index there. The cleaner
+//! moves a row and changes its line: no inode, no pointer and no checksum changes.
+//!
+//! Layers, from the bottom:
+//!
+//! * [`format`]: the bytes of a volume. `bits`: sets of indexes.
+//! * `rows`: the table and the segments in memory. `logical`: the device by addresses.
+//! * [`found`](look): the root of a volume. `recover`: the chain of summaries.
+//! * `log`: batches of changes. `room`: who may take how much. `checkpoint`, `cleaner`.
+//! * `engine`: the verbs. `mkfs`, `open`, `look`, `check`.
+//!
+//! Invariants:
+//! 1. A reply waits until the summary with its change is on stable storage, and all before it.
+//! 2. A block that the last durable checkpoint, or the chain behind it, leads to is not overwritten.
+//! 3. After a cut, a start serves all changes up to some summary, and none behind it.
+//!
+//! Not asserted: 1, which the horizon decides; 2, which `rows` asserts for segments; 3, which cuts
+//! test.
+//!
+//! Commit point: the end of the write, or of the flush, of a batch: `Log::durable`.
+//!
+//! Architecture invariant: no snapshots yet, and nothing of other engines; what it shares with them
+//! is in `cow`.
+
+mod bits;
+
+mod checkpoint;
+mod cleaner;
+mod engine;
+mod error;
+pub mod format;
+mod found;
+mod log;
+mod logical;
+mod look;
+mod mkfs;
+mod open;
+#[doc(hidden)]
+pub mod planted;
+mod recover;
+mod room;
+mod rows;
+
+pub use bits::Bits;
+
+pub use engine::{Lfs, RolledForward, Status};
+pub use error::{MkfsError, OpenError};
+pub use log::Totals;
+pub use look::{Seen, look, set_label};
+pub use mkfs::{MkfsOptions, mkfs, plan};
+pub use open::{OpenOptions, open};

@@ -1,0 +1,80 @@
+//! Probing a volume, which may be open elsewhere, and changing its label at rest.
+
+use block::BlockDevice;
+use cow::floor::LAST_INO;
+use cow::{INODES, UNIT, sum};
+
+use crate::error::OpenError;
+use crate::format::head::LABEL;
+use crate::found::root;
+use crate::mkfs::write_heads;
+use crate::room;
+
+/// The state of a volume that is not open. Counts are those of its last checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// A number that identifies it, from which its secret does not follow.
+    pub number: u64,
+    /// Its label.
+    pub label: String,
+    /// Whether it was stopped, and has not been opened since.
+    pub is_at_rest: bool,
+    /// Whether it has never been opened.
+    pub is_fresh: bool,
+    /// Bytes of the volume.
+    pub size: u64,
+    /// Bytes that are free for files.
+    pub free: u64,
+    /// Bytes of a block of a file.
+    pub block_size: u64,
+    /// Bytes of a segment.
+    pub segment_size: u64,
+    /// Number of files.
+    pub files: u64,
+    /// Number of directories among them.
+    pub directories: u64,
+    /// Number of further files for which there is room.
+    pub free_files: u64,
+    /// Time of the last checkpoint, in seconds since 1970.
+    pub seconds: i64,
+}
+
+/// Probes a volume. Nothing is written.
+///
+/// # Errors
+/// [`OpenError`] if there is no volume, or its state is unknown.
+pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
+    let root = root(device).await?;
+    let (shape, region) = (root.head.shape, &root.region);
+    let unit = UNIT as u64;
+    Ok(Seen {
+        number: sum(&root.head.secret),
+        label: root.head.label,
+        is_at_rest: region.is_at_rest,
+        is_fresh: region.is_at_rest && region.number == 1,
+        size: shape.units * unit,
+        free: room::free(&shape, region.used, region.counts.units) * unit,
+        block_size: shape.block * unit,
+        segment_size: shape.segment * unit,
+        files: region.counts.files,
+        directories: region.counts.directories,
+        free_files: (room::size(&shape) * INODES).min(LAST_INO).saturating_sub(region.counts.files),
+        seconds: region.counts.seconds,
+    })
+}
+
+/// Sets the label of a volume at rest. A cut leaves one label or the other.
+///
+/// # Errors
+/// [`OpenError::NotAtRest`]; [`OpenError::Label`]; others as [`look`].
+pub async fn set_label(device: &dyn BlockDevice, label: &str) -> Result<(), OpenError> {
+    if label.len() > LABEL {
+        return Err(OpenError::Label);
+    }
+    let mut root = root(device).await?;
+    if !root.region.is_at_rest {
+        return Err(OpenError::NotAtRest);
+    }
+    root.head.label = label.to_owned();
+    Ok(write_heads(device, &root.head).await?)
+}

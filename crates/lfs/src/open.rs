@@ -1,0 +1,271 @@
+//! Opening a volume, and recovering it after a cut.
+//!
+//! 1. The root: the newest region that is whole, and the table as that checkpoint has it.
+//! 2. The chain: each batch names its rows and its blocks, frees blocks, and has edits, which are
+//!    applied to the blocks of metadata in memory.
+//! 3. What no flush may have covered is written again, and flushed.
+//! 4. A checkpoint with all of that, in segments in which nothing was: it has a new epoch, so
+//!    nothing that a torn tail has left is ever taken for a part of the chain. Then the volume is
+//!    served.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::scratch::ScratchDevice;
+use block::{BlockDevice, Durability};
+use cache::{Budget, DataPath};
+use cow::floor::{Floor, limits};
+use cow::format::answers;
+use cow::format::inode::Record;
+use cow::format::snapshot::Snapshots;
+use cow::live::Live;
+use cow::{Head, Occupied, Pins, ROOT, Run, Stem, UNIT, sum};
+use runtime::Runtime;
+use vfs::{FsError, LoggedReply};
+use vnode::{Files, FilesOptions};
+
+use crate::checkpoint::ring;
+use crate::engine::{Lfs, RolledForward};
+use crate::error::OpenError;
+use crate::format::head::VolumeHead;
+use crate::format::region::Region;
+use crate::format::table::Line;
+use crate::found::{Root, root, table};
+use crate::log::{Found, Log};
+use crate::logical::{Logical, Names, Nodes};
+use crate::planted::{Bug, is_planted};
+use crate::recover::{Chain, chain};
+use crate::room;
+use crate::rows::Rows;
+
+/// Options for opening a volume.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Changes nothing. The volume must have been stopped.
+    pub read_only: bool,
+    /// Bytes of memory for metadata, files and names, for UNSTABLE data, which may take half, and
+    /// for cached data.
+    pub cache_bytes: usize,
+    /// Whether data is cached.
+    pub keeps_data: bool,
+    /// Whether a stop leaves the device open, for further use.
+    pub keeps_device: bool,
+    /// Interval at which access times and old UNSTABLE data go to the disk.
+    pub housekeeping_interval: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            cache_bytes: 256 << 20,
+            keeps_data: true,
+            keeps_device: false,
+            housekeeping_interval: Duration::from_secs(5),
+        }
+    }
+}
+
+/// UNSTABLE data in memory, at most, in bytes.
+const DIRTY_MOST: u64 = 256 << 20;
+/// Blocks of replies that are read at once.
+const AT_ONCE: usize = 256;
+
+/// The parts of a volume with this root: its head, its region, and which of the two that is; its
+/// table; the number of its next checkpoint; and bytes for caches, and whether data is cached.
+pub(crate) fn assemble(
+    device: Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+    (head, region, turn): (&VolumeHead, &Region, u64),
+    lines: &[Line],
+    (number, cache_bytes, keeps_data): (u64, usize, bool),
+) -> Result<(Rc<Log>, Rc<Budget>), OpenError> {
+    let shape = head.shape;
+    let rows = Rc::new(Rows::new(shape, lines, number).map_err(OpenError::Damaged)?);
+    let block_size = shape.block * UNIT as u64;
+    let budget = Budget::new(cache_bytes, block_size, keeps_data);
+    let logical: Rc<dyn BlockDevice> = Rc::new(Logical::new(device.clone(), rows.clone()));
+    let path = DataPath::new(logical, budget.clone(), (block_size, block_size)).with_sums(sum);
+    let path = Rc::new(path);
+    let names = Names(rows.clone());
+    let nodes = Nodes::new(names, path.clone(), budget.clone(), region.trees, head.secret);
+    let nodes = Rc::new(nodes);
+    let said = Snapshots::default();
+    let pins = Pins::new(&said, Default::default(), Default::default(), Occupied::default());
+    nodes.held_trees.begin([]);
+    let counts = &region.counts;
+    let totals = [counts.files, counts.directories, counts.units];
+    let live = Live::found(&region.chains, counts.next_ino, totals);
+    let found = Found {
+        secret: head.secret,
+        epoch: runtime.random.next_u64().max(1),
+        answers: Vec::new(),
+        answers_begun: region.answers_begun,
+        durable: region.number,
+        turn: 1 - turn,
+    };
+    let parts = ((nodes, rows, path), (Rc::new(pins), Rc::new(live)));
+    Ok((Log::new(runtime.clone(), device, parts.0, parts.1, found), budget))
+}
+
+/// Opens a volume, after recovery if it was cut off.
+///
+/// # Errors
+/// [`OpenError`].
+pub async fn open(
+    device: Rc<dyn BlockDevice>,
+    runtime: Runtime,
+    options: &OpenOptions,
+) -> Result<Rc<Files<Lfs>>, OpenError> {
+    let began = runtime.clock.now();
+    let root = root(&*device).await?;
+    if options.read_only && !root.region.is_at_rest {
+        return Err(OpenError::NotAtRest);
+    }
+    // A read-only opening keeps its writes in memory.
+    let device: Rc<dyn BlockDevice> =
+        if options.read_only { Rc::new(ScratchDevice::new(device)) } else { device };
+    let table = table(&*device, &root).await?;
+    let Root { head, region, turn, .. } = &root;
+    let chain = match region.is_at_rest {
+        true => Chain::default(),
+        false => chain(&*device, &head.shape, region, &head.secret).await?,
+    };
+    let region = of_chain(region, &chain);
+    let number = region.number.max(table.highest) + 1;
+    let memory = (number, options.cache_bytes, options.keeps_data);
+    let of_root = (head, &region, *turn);
+    let (log, budget) = assemble(device.clone(), &runtime, of_root, &table.lines, memory)?;
+    if !is_planted(Bug::HalfTable) {
+        log.rows.mark(table.differing);
+    }
+    log.nodes.mend_copies(&Stem::Inodes).await;
+    let mut remembered = replies(&log).await?;
+    replay(&log, &chain, &mut remembered).await?;
+    write_again(&*device, &chain).await?;
+    let generation = root_generation(&log).await?;
+    log.begin_chain().map_err(OpenError::of_checkpoint)?;
+    log.checkpoint().await.map_err(OpenError::of_checkpoint)?;
+    let (units, block_size) = (room::size(&head.shape), head.shape.block * UNIT as u64);
+    let limits = limits(generation, (units, block_size), options.read_only);
+    let rolled_forward = RolledForward {
+        commits: chain.batches.len() as u64,
+        read_bytes: chain.read_bytes,
+        duration_ms: runtime.clock.now().since(began).as_millis() as u64,
+    };
+    let (nodes, pins, live) = (log.nodes.clone(), log.pins.clone(), log.live.clone());
+    let floor = Floor::new(runtime.clone(), limits, budget, nodes, pins, log.clone(), live);
+    let keeps_device = options.keeps_device;
+    let engine = Lfs { floor, runtime: runtime.clone(), log, keeps_device, rolled_forward };
+    let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
+    let files = Files::new(Rc::new(engine), runtime, FilesOptions { dirty_limit, remembered });
+    files.start_housekeeping(options.housekeeping_interval);
+    files.finish_chains(region.chains).await?;
+    Ok(files)
+}
+
+/// The root of a volume, with the counts and the chains of updates of the last batch.
+fn of_chain(region: &Region, chain: &Chain) -> Region {
+    let mut region = region.clone();
+    if let Some(last) = chain.batches.last() {
+        region.counts = last.contents.counts;
+        region.chains = last.contents.chains.clone();
+    }
+    region
+}
+
+/// The replies of the checkpoint, the oldest first. A block that cannot be read has none.
+async fn replies(log: &Log) -> Result<Vec<LoggedReply>, OpenError> {
+    let (begun, ring) = (log.answers_begun.get(), ring(&log.shape));
+    let places: Vec<u64> = (begun.saturating_sub(ring)..begun).map(|at| at % ring).collect();
+    let mut remembered = Vec::new();
+    for some in places.chunks(AT_ONCE) {
+        // Most are side by side; one that is not whole must not take the others with it.
+        let read = match log.nodes.pieces(&Stem::Answers, some).await {
+            Ok(read) => read,
+            Err(_) => {
+                let mut read = std::collections::BTreeMap::new();
+                for &place in some {
+                    read.extend(
+                        log.nodes.pieces(&Stem::Answers, &[place]).await.unwrap_or_default(),
+                    );
+                }
+                read
+            }
+        };
+        for place in some {
+            let Some(bytes) = read.get(place) else { continue };
+            let of_block =
+                answers_in(bytes).ok_or(OpenError::Damaged("an answer makes no sense"))?;
+            remembered.extend(of_block);
+        }
+    }
+    Ok(remembered)
+}
+
+fn answers_in(bytes: &[u8]) -> Option<Vec<LoggedReply>> {
+    let mut end = size_of::<Head>();
+    while let Some(length) = bytes.get(end..end + 2) {
+        match u16::from_le_bytes([length[0], length[1]]) {
+            0 => break,
+            length => end += 2 + usize::from(length),
+        }
+    }
+    let all = answers::split(bytes.get(size_of::<Head>()..end)?)?;
+    all.iter().map(|answer| vnode::answer::read(answer)).collect()
+}
+
+/// Applies the batches of the log.
+async fn replay(
+    log: &Log,
+    chain: &Chain,
+    remembered: &mut Vec<LoggedReply>,
+) -> Result<(), OpenError> {
+    let damaged = OpenError::Damaged;
+    for batch in &chain.batches {
+        for &segment in &batch.segments {
+            log.rows.note_log(segment);
+        }
+        let contents = &batch.contents;
+        for row in &contents.rows {
+            log.rows.replay_row(row).map_err(damaged)?;
+        }
+        for &(start, _) in &contents.blocks {
+            log.rows.replay_take(Run { start, length: log.shape.block }).map_err(damaged)?;
+        }
+        for &run in contents.freed.iter().filter(|_| !is_planted(Bug::UnreadFrees)) {
+            if !log.rows.lose(run) {
+                log.count(|totals| totals.wrong_pointers += 1);
+            }
+        }
+        if !is_planted(Bug::UnreadEdits) {
+            for gone in log.nodes.replay(&contents.edits).await? {
+                log.rows.lose(Run::of(gone.address.get()));
+            }
+        }
+        for answer in &contents.answers {
+            let read = vnode::answer::read(answer);
+            remembered.push(read.ok_or(damaged("an answer of the log makes no sense"))?);
+            log.answers.borrow_mut().push(answer.clone().into());
+        }
+    }
+    Ok(())
+}
+
+/// Writes again what no flush may have covered.
+async fn write_again(device: &dyn BlockDevice, chain: &Chain) -> Result<(), OpenError> {
+    if chain.again.is_empty() || is_planted(Bug::UnwrittenBelief) {
+        return Ok(());
+    }
+    for (place, bytes) in &chain.again {
+        device.write(place * UNIT as u64, vec![bytes.clone()], Durability::Plain).await?;
+    }
+    Ok(device.flush().await?)
+}
+
+/// The generation of the root directory.
+async fn root_generation(log: &Log) -> Result<u32, OpenError> {
+    let home = log.nodes.get(&Stem::Inodes, 0, 0).await?;
+    let facts = home.and_then(|home| home.inode(ROOT, Record::facts));
+    Ok(facts.ok_or(OpenError::Failed(FsError::Corrupt))?.generation)
+}

@@ -1,0 +1,28 @@
+//! Bugs that tests plant, to show that they would be found: see the crate `planted`.
+
+planted::bugs! {
+    /// The cleaner takes segments that the log since the last checkpoint needs.
+    CleanedEarly,
+    /// A row that was moved is one unit beside its blocks.
+    WrongRank,
+    /// A segment is used again before the checkpoint that freed it is durable.
+    EarlyReuse,
+    /// A start believes the last summary without its blocks.
+    UncomparedBlocks,
+    /// A start does not write again what it believes.
+    UnwrittenBelief,
+    /// A write counts as durable before the flush.
+    NoBarrier,
+    /// A checkpoint's root is written before its blocks are flushed.
+    EarlyRegion,
+    /// A checkpoint forgets the replies since the one before.
+    ForgottenAnswers,
+    /// A start does not apply edits of the log.
+    UnreadEdits,
+    /// A start does not free what the log freed.
+    UnreadFrees,
+    /// A claim counts for nothing.
+    EatenClaims,
+    /// The table is not written again where its two copies differ.
+    HalfTable,
+}

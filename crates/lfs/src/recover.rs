@@ -1,0 +1,174 @@
+//! Roll-forward: the chain of summaries since the last checkpoint.
+//!
+//! A summary counts if the one before it does, and it is the one that this names. All but the last
+//! were on stable storage, since the next one was begun after that. Of the last one, all blocks
+//! have to fit their checksums: else a cut has torn it, and nobody was told of its changes. A
+//! summary that is damaged before others of the same opening is no cut.
+//!
+//! Invariants:
+//! 1. A summary that no later one calls flushed is believed with all of its blocks, or not at all.
+//!
+//! Not asserted: 1, which cuts test.
+
+use block::{BlockDevice, Buffer};
+use bytes::Bytes;
+use cow::{Secret, UNIT, sum};
+
+use crate::error::OpenError;
+use crate::format::INDEX_BITS;
+use crate::format::region::{Link, Region};
+use crate::format::shape::Shape;
+use crate::format::summary::{Contents, Summary};
+use crate::planted::{Bug, is_planted};
+
+/// The log since a checkpoint.
+#[derive(Default)]
+pub(crate) struct Chain {
+    /// Its batches, in order, each with the segments that it is in.
+    pub(crate) batches: Vec<Batch>,
+    /// Units that a flush may not have covered, with their contents.
+    pub(crate) again: Vec<(u64, Bytes)>,
+    /// Bytes that were read.
+    pub(crate) read_bytes: u64,
+}
+
+/// A batch of the log.
+pub(crate) struct Batch {
+    pub(crate) contents: Contents,
+    /// Segments with a part of its summary.
+    pub(crate) segments: Vec<u64>,
+}
+
+/// A summary that was found.
+struct Seen {
+    summary: Summary,
+    contents: Contents,
+    /// Its units.
+    units: Vec<(u64, Bytes)>,
+    link: Link,
+}
+
+/// Reads the chain that begins with a region.
+///
+/// # Errors
+/// [`OpenError::Log`] if acknowledged changes would be lost; [`OpenError::Io`].
+pub(crate) async fn chain(
+    device: &dyn BlockDevice,
+    shape: &Shape,
+    region: &Region,
+    secret: &Secret,
+) -> Result<Chain, OpenError> {
+    let (mut chain, mut seen) = (Chain::default(), Vec::<Seen>::new());
+    let mut link = region.log;
+    let reader = Reader { device, shape, epoch: region.epoch, secret };
+    while let Some(next) = reader.summary(&link).await? {
+        chain.read_bytes += (next.units.len() * UNIT) as u64;
+        link = Link { previous: sum(&next.units[0].1), ..next.summary.next };
+        seen.push(next);
+    }
+    if reader.has_later(&link).await? {
+        return Err(OpenError::Log(link.sequence));
+    }
+    let flushed = seen.iter().map(|it| it.summary.flushed).max().unwrap_or(0);
+    if let Some(last) = seen.last().filter(|it| it.summary.sequence > flushed) {
+        match reader.blocks(&last.contents).await? {
+            Some(blocks) => {
+                chain.read_bytes += blocks.iter().map(|(_, block)| block.len() as u64).sum::<u64>();
+                chain.again.extend(last.units.iter().cloned());
+                chain.again.extend(blocks);
+            }
+            None => _ = seen.pop(),
+        }
+    }
+    for Seen { contents, units, link, .. } in seen {
+        let places = units.iter().map(|&(place, _)| place).chain([link.place]);
+        let segments = places.filter_map(|place| shape.segment_of(place)).collect();
+        chain.batches.push(Batch { contents, segments });
+    }
+    Ok(chain)
+}
+
+struct Reader<'a> {
+    device: &'a dyn BlockDevice,
+    shape: &'a Shape,
+    epoch: u64,
+    secret: &'a Secret,
+}
+
+impl Reader<'_> {
+    async fn read(&self, place: u64, units: u64) -> Result<Bytes, OpenError> {
+        let inside = self.shape.segment_of(place).is_some()
+            && self.shape.segment_of(place + units - 1).is_some();
+        if !inside {
+            return Err(OpenError::Damaged("a place of the log is in no segment"));
+        }
+        let room = Buffer::unfilled(units as usize * UNIT);
+        Ok(self.device.read(place * UNIT as u64, room).await?.freeze())
+    }
+
+    /// The summary to which a link leads; none if it was not written, or is torn.
+    async fn summary(&self, link: &Link) -> Result<Option<Seen>, OpenError> {
+        let block = self.read(link.place, 1).await?;
+        let Some(summary) = Summary::read(&block, link.place, self.epoch, self.secret) else {
+            return Ok(None);
+        };
+        if summary.sequence != link.sequence || summary.previous != link.previous {
+            return Ok(None);
+        }
+        let (mut units, mut bytes) = (vec![(link.place, block)], summary.first.clone());
+        let mut rest = Vec::new();
+        for &(place, count) in &summary.ranges {
+            if u64::from(count) > self.shape.segment || count == 0 {
+                return Err(OpenError::Damaged("a summary is longer than its segment"));
+            }
+            let range = self.read(place, count.into()).await?;
+            rest.extend_from_slice(&range);
+            units.push((place, range));
+        }
+        if sum(&rest) != summary.sum {
+            return Ok(None);
+        }
+        bytes.extend_from_slice(&rest[..summary.length as usize - summary.first.len()]);
+        let contents = Contents::read(&bytes);
+        let contents = contents.ok_or(OpenError::Damaged("a summary makes no sense"))?;
+        Ok(Some(Seen { summary, contents, units, link: *link }))
+    }
+
+    /// The blocks of a batch, by their places; none if one does not fit its checksum.
+    async fn blocks(&self, contents: &Contents) -> Result<Option<Vec<(u64, Bytes)>>, OpenError> {
+        let mut blocks = Vec::new();
+        for &(address, right) in &contents.blocks {
+            let (row, index) = (address >> INDEX_BITS, address & ((1 << INDEX_BITS) - 1));
+            let row = contents.rows.iter().find(|logged| u64::from(logged.row) == row);
+            let row = row.ok_or(OpenError::Damaged("a block of the log has no row"))?;
+            let place = row.place + row.present.rank(index);
+            let block = self.read(place, self.shape.block).await?;
+            if sum(&block) != right && !is_planted(Bug::UncomparedBlocks) {
+                return Ok(None);
+            }
+            blocks.push((place, block));
+        }
+        Ok(Some(blocks))
+    }
+
+    /// Whether summaries of this opening follow a place where none is: in the rest of its segment,
+    /// or in the one that the log was to enter next.
+    async fn has_later(&self, link: &Link) -> Result<bool, OpenError> {
+        let Some(segment) = self.shape.segment_of(link.place) else {
+            return Err(OpenError::Damaged("a place of the log is in no segment"));
+        };
+        let rest = link.place + 1..self.shape.units_of(segment).end;
+        let ahead = link.ahead.filter(|&segment| segment < self.shape.segments());
+        let ranges = [Some(rest), ahead.map(|segment| self.shape.units_of(segment))];
+        for range in ranges.into_iter().flatten().filter(|range| !range.is_empty()) {
+            let bytes = self.read(range.start, range.end - range.start).await?;
+            for (place, block) in range.zip(bytes.chunks(UNIT)) {
+                let summary = Summary::read(block, place, self.epoch, self.secret);
+                if summary.is_some_and(|summary| summary.sequence > link.sequence) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}

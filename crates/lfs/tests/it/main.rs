@@ -1,0 +1,4 @@
+//! Tests of the engine on simulated disks.
+
+mod bench;
+mod kit;
