@@ -195,7 +195,7 @@ impl Log {
                 self.count(|totals| totals.wrong_pointers += 1);
             }
         }
-        let (lines, releases) = self.rows.snapshot();
+        let (lines, releases) = self.rows.snapshot(self.chain.get().place);
         let secret = &self.secret;
         let encoded = |(block, lines): (u64, Vec<table::Line>)| {
             let bytes = table::write(block, &lines, number, secret);

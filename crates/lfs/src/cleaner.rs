@@ -27,6 +27,8 @@ use vfs::FsError;
 use crate::log::Log;
 use crate::rows::{Mover, Which};
 
+/// Rounds that win nothing before the cleaner gives up.
+const PATIENCE: u64 = 6;
 /// Units that one round moves, at most.
 const ROUND: u64 = 2048;
 /// Bytes of one write.
@@ -51,25 +53,26 @@ impl Log {
         }
     }
 
-    /// Cleans until there are enough clean segments, or nothing is won any more.
+    /// Cleans until there are enough clean segments, or nothing is won any more. A round may win
+    /// nothing though the next one does: its checkpoint takes segments as well.
     async fn clean_all(self: Rc<Self>) {
+        let (mut most, mut idle, mut seen) = (0, 0, (0, 0));
         while self.is_short() && !self.live.horizon.has_stopped() {
-            let before = self.rows.clean() + self.rows.dead();
-            let dead = self.rows.dead();
             let lacks = self.wanted().saturating_sub(self.rows.clean());
-            let moved = if dead < lacks { self.clean_some().await } else { Ok(0) };
-            if moved.is_err() {
+            let done = if self.rows.dead() < lacks { self.clean_some().await } else { Ok(1) };
+            let Ok(moved) = done else {
                 self.live.horizon.fail();
                 break;
-            }
-            let clean = self.rows.clean();
+            };
             if self.checkpoint().await.is_err() {
                 break;
             }
-            // A checkpoint takes segments as well.
-            let has_won =
-                self.rows.clean() > clean || self.rows.clean() + self.rows.dead() > before;
-            if !has_won {
+            // Clean segments that somebody has taken meanwhile were won as well.
+            let (clean, totals) = (self.rows.clean(), self.totals.get());
+            let now = (totals.commits, totals.new_bytes);
+            idle = if clean > most || now != seen { 0 } else { idle + 1 };
+            (most, seen) = (clean, now);
+            if idle > PATIENCE || moved == 0 && idle > 0 && self.rows.dead() == 0 {
                 self.is_packed.set(true);
                 break;
             }
@@ -108,7 +111,7 @@ impl Log {
             let index = if fits > 0 { fits - 1 } else { copies.len() - 1 };
             let count = copies[index].0.used.count();
             let leaving = self.for_checkpoint() + 1; // invariant 2
-            let Some(place) = self.rows.take_units(Which::Beside, count, leaving) else { break };
+            let Some(place) = self.rows.hold_units(count, leaving) else { break };
             let (mover, data) = copies.remove(index);
             writes.insert(place * UNIT as u64, data);
             moves.push((mover, place));
@@ -141,9 +144,10 @@ impl Log {
         victims.sort_by(|one, other| score(other.1, other.2).total_cmp(&score(one.1, one.2)));
         let spare = self.rows.clean().saturating_sub(self.for_checkpoint() + 2) * all;
         let room = (spare + self.rows.left(Which::Beside)).min(ROUND.max(2 * all));
+        let goal = (self.wanted().saturating_sub(self.rows.clean()) + 4) * all;
         let (mut moved, mut won, mut chosen) = (0, 0, Vec::new());
         for (segment, live, _) in victims {
-            if moved + live > room || won >= 8 * all {
+            if moved + live > room || won >= goal {
                 break;
             }
             (moved, won) = (moved + live, won + all - live);

@@ -31,6 +31,7 @@
 //! is in `cow`.
 
 mod bits;
+mod check;
 
 mod checkpoint;
 mod cleaner;
@@ -50,6 +51,7 @@ mod room;
 mod rows;
 
 pub use bits::Bits;
+pub use check::{Checked, Law, Wrong, check};
 
 pub use engine::{Lfs, RolledForward, Status};
 pub use error::{MkfsError, OpenError};

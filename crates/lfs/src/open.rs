@@ -108,6 +108,57 @@ pub(crate) fn assemble(
     Ok((Log::new(runtime.clone(), device, parts.0, parts.1, found), budget))
 }
 
+/// A volume as a start finds it, before its first checkpoint: all changes are in memory.
+pub(crate) struct Recovered {
+    pub(crate) log: Rc<Log>,
+    budget: Rc<Budget>,
+    /// Whether it was stopped.
+    pub(crate) is_at_rest: bool,
+    pub(crate) chains: Vec<vnode::chain::Chain>,
+    remembered: Vec<LoggedReply>,
+    rolled_forward: RolledForward,
+}
+
+/// Recovers a volume in memory. What no flush may have covered is written again.
+///
+/// # Errors
+/// [`OpenError`].
+pub(crate) async fn recovered(
+    device: Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+    (cache_bytes, keeps_data): (usize, bool),
+) -> Result<Recovered, OpenError> {
+    let began = runtime.clock.now();
+    let root = root(&*device).await?;
+    let table = table(&*device, &root).await?;
+    let Root { head, region, turn, .. } = &root;
+    let is_at_rest = region.is_at_rest;
+    let chain = if is_at_rest {
+        Chain::default()
+    } else {
+        chain(&*device, &head.shape, region, &head.secret).await?
+    };
+    let region = of_chain(region, &chain);
+    let number = region.number.max(table.highest) + 1;
+    let memory = (number, cache_bytes, keeps_data);
+    let of_root = (head, &region, *turn);
+    let (log, budget) = assemble(device.clone(), runtime, of_root, &table.lines, memory)?;
+    if !is_planted(Bug::HalfTable) {
+        log.rows.mark(table.differing);
+    }
+    log.nodes.mend_copies(&Stem::Inodes).await;
+    let mut remembered = replies(&log).await?;
+    replay(&log, &chain, &mut remembered).await?;
+    write_again(&*device, &chain).await?;
+    let rolled_forward = RolledForward {
+        commits: chain.batches.len() as u64,
+        read_bytes: chain.read_bytes,
+        duration_ms: runtime.clock.now().since(began).as_millis() as u64,
+    };
+    let chains = region.chains;
+    Ok(Recovered { log, budget, is_at_rest, chains, remembered, rolled_forward })
+}
+
 /// Opens a volume, after recovery if it was cut off.
 ///
 /// # Errors
@@ -117,42 +168,20 @@ pub async fn open(
     runtime: Runtime,
     options: &OpenOptions,
 ) -> Result<Rc<Files<Lfs>>, OpenError> {
-    let began = runtime.clock.now();
-    let root = root(&*device).await?;
-    if options.read_only && !root.region.is_at_rest {
+    if options.read_only && !root(&*device).await?.region.is_at_rest {
         return Err(OpenError::NotAtRest);
     }
     // A read-only opening keeps its writes in memory.
     let device: Rc<dyn BlockDevice> =
         if options.read_only { Rc::new(ScratchDevice::new(device)) } else { device };
-    let table = table(&*device, &root).await?;
-    let Root { head, region, turn, .. } = &root;
-    let chain = match region.is_at_rest {
-        true => Chain::default(),
-        false => chain(&*device, &head.shape, region, &head.secret).await?,
-    };
-    let region = of_chain(region, &chain);
-    let number = region.number.max(table.highest) + 1;
-    let memory = (number, options.cache_bytes, options.keeps_data);
-    let of_root = (head, &region, *turn);
-    let (log, budget) = assemble(device.clone(), &runtime, of_root, &table.lines, memory)?;
-    if !is_planted(Bug::HalfTable) {
-        log.rows.mark(table.differing);
-    }
-    log.nodes.mend_copies(&Stem::Inodes).await;
-    let mut remembered = replies(&log).await?;
-    replay(&log, &chain, &mut remembered).await?;
-    write_again(&*device, &chain).await?;
+    let memory = (options.cache_bytes, options.keeps_data);
+    let found = recovered(device, &runtime, memory).await?;
+    let Recovered { log, budget, chains, remembered, rolled_forward, .. } = found;
     let generation = root_generation(&log).await?;
     log.begin_chain().map_err(OpenError::of_checkpoint)?;
     log.checkpoint().await.map_err(OpenError::of_checkpoint)?;
-    let (units, block_size) = (room::size(&head.shape), head.shape.block * UNIT as u64);
+    let (units, block_size) = (room::size(&log.shape), log.shape.block * UNIT as u64);
     let limits = limits(generation, (units, block_size), options.read_only);
-    let rolled_forward = RolledForward {
-        commits: chain.batches.len() as u64,
-        read_bytes: chain.read_bytes,
-        duration_ms: runtime.clock.now().since(began).as_millis() as u64,
-    };
     let (nodes, pins, live) = (log.nodes.clone(), log.pins.clone(), log.live.clone());
     let floor = Floor::new(runtime.clone(), limits, budget, nodes, pins, log.clone(), live);
     let keeps_device = options.keeps_device;
@@ -160,7 +189,7 @@ pub async fn open(
     let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
     let files = Files::new(Rc::new(engine), runtime, FilesOptions { dirty_limit, remembered });
     files.start_housekeeping(options.housekeeping_interval);
-    files.finish_chains(region.chains).await?;
+    files.finish_chains(chains).await?;
     Ok(files)
 }
 

@@ -21,6 +21,10 @@ planted::bugs! {
     UnreadEdits,
     /// A start does not free what the log freed.
     UnreadFrees,
+    /// A checkpoint frees the segment in which the next summary is to be.
+    LostLink,
+    /// A segment counts as empty while rows are on their way to it.
+    UnheldMoves,
     /// A claim counts for nothing.
     EatenClaims,
     /// The table is not written again where its two copies differ.

@@ -55,11 +55,20 @@ pub(crate) enum State {
     Closed,
 }
 
+impl Segment {
+    /// Whether nothing is there that anybody needs, except the log.
+    fn is_dead(&self) -> bool {
+        (self.live, self.held, self.state) == (0, 0, State::Closed)
+    }
+}
+
 #[derive(Debug)]
 struct Segment {
     state: State,
     /// Indexes in use, or planned.
     live: u64,
+    /// Units of rows that are on their way here.
+    held: u64,
     rows: BTreeSet<u32>,
     /// The checkpoint during which it was closed.
     closed_in: u64,
@@ -131,6 +140,7 @@ pub(crate) struct Mover {
     /// The first of its units as it is.
     pub(crate) place: u64,
     pub(crate) present: Bits,
+    born: u64,
 }
 
 /// See the module's prose.
@@ -159,6 +169,7 @@ impl Rows {
         let segment = || Segment {
             state: State::Clean,
             live: 0,
+            held: 0,
             rows: BTreeSet::new(),
             closed_in: 0,
             readers: 0,
@@ -382,6 +393,16 @@ impl Rows {
         Some(place)
     }
 
+    /// Takes units side by side for a row that moves. They hold their segment until it has come.
+    pub(crate) fn hold_units(&self, units: u64, leaving: u64) -> Option<u64> {
+        let place = self.take_units(Which::Beside, units, leaving)?;
+        let segment = self.shape.segment_of(place).expect("it was taken there");
+        if !is_planted(Bug::UnheldMoves) {
+            self.inner.borrow_mut().segments[segment as usize].held += units;
+        }
+        Some(place)
+    }
+
     /// Units that the open segment of a head has left.
     pub(crate) fn left(&self, which: Which) -> u64 {
         let head = self.inner.borrow().heads[which as usize];
@@ -514,9 +535,10 @@ impl Rows {
         inner.dead.insert(segment);
     }
 
-    /// The blocks of the table that a checkpoint writes, and what becomes free with it. Nothing
-    /// waits: it is the state of this moment.
-    pub(crate) fn snapshot(&self) -> (Vec<(u64, Vec<Line>)>, Releases) {
+    /// The blocks of the table that a checkpoint writes, and what becomes free with it, apart from
+    /// the segment in which the next summary is to be. Nothing waits: it is the state of this
+    /// moment.
+    pub(crate) fn snapshot(&self, next: u64) -> (Vec<(u64, Vec<Line>)>, Releases) {
         let inner = &mut *self.inner.borrow_mut();
         let dirty = std::mem::take(&mut inner.dirty);
         let lines = |block: u64| {
@@ -539,10 +561,14 @@ impl Rows {
                 }
             }
         }
+        let next = self.shape.segment_of(next).filter(|_| !is_planted(Bug::LostLink));
         for segment in dead {
-            let at = &inner.segments[segment as usize];
-            if at.live == 0 && at.state == State::Closed {
-                releases.segments.push(segment);
+            if inner.segments[segment as usize].is_dead() {
+                if next == Some(segment) {
+                    inner.dead.insert(segment);
+                } else {
+                    releases.segments.push(segment);
+                }
             }
         }
         (blocks, releases)
@@ -563,7 +589,7 @@ impl Rows {
         }
         for &segment in &releases.segments {
             let at = &mut inner.segments[segment as usize];
-            assert!(at.live == 0 && at.rows.is_empty(), "invariant 3: nothing is there");
+            assert!(at.is_dead() && at.rows.is_empty(), "invariant 3: nothing is there");
             at.state = State::Clean;
             at.is_unreadable = false;
             inner.clean.insert(segment);
@@ -578,11 +604,7 @@ impl Rows {
     /// Number of closed segments in which nothing is in use: a checkpoint makes them clean.
     pub(crate) fn dead(&self) -> u64 {
         let inner = self.inner.borrow();
-        let is_dead = |segment: &&u64| {
-            let at = &inner.segments[**segment as usize];
-            at.live == 0 && at.state == State::Closed
-        };
-        inner.dead.iter().filter(is_dead).count() as u64
+        inner.dead.iter().filter(|&&at| inner.segments[at as usize].is_dead()).count() as u64
     }
 
     /// Segments that the cleaner may clean, each with the units in use, and the checkpoint during
@@ -591,7 +613,8 @@ impl Rows {
         let inner = self.inner.borrow();
         let is_one = |at: &(u64, &Segment)| {
             let early = at.1.closed_in < before || is_planted(Bug::CleanedEarly);
-            at.1.state == State::Closed && at.1.live > 0 && early && !at.1.is_unreadable
+            let is_quiet = at.1.state == State::Closed && at.1.held == 0;
+            is_quiet && at.1.live > 0 && early && !at.1.is_unreadable
         };
         let all = (0..).zip(&inner.segments).filter(is_one);
         all.map(|(number, at)| (number, at.live, at.closed_in)).collect()
@@ -612,9 +635,9 @@ impl Rows {
             if at.planned > 0 || inner.touched.contains(&row) {
                 return None;
             }
-            let Line { place, present, used, .. } = at.line;
+            let Line { place, present, used, born, .. } = at.line;
             if !used.is_empty() {
-                movers.push(Mover { row, used, place, present });
+                movers.push(Mover { row, used, place, present, born });
             }
         }
         Some(movers)
@@ -624,10 +647,17 @@ impl Rows {
     pub(crate) fn move_to(&self, mover: &Mover, place: u64) {
         let to = self.shape.segment_of(place).expect("it was taken there");
         let inner = &mut *self.inner.borrow_mut();
+        let of_it = &mut inner.segments[to as usize];
+        of_it.held = of_it.held.saturating_sub(mover.used.count());
+        inner.dead.insert(to);
         let at = &mut inner.rows[mover.row as usize];
         // It may have lost blocks meanwhile. A row that went away has none, and stays as it is.
-        let is_same = at.is_begun && at.line.place == mover.place && at.planned == 0;
-        if !is_same || at.line.present != mover.present || at.line.used.is_empty() {
+        let is_same = at.is_begun && at.line.born == mover.born && at.planned == 0;
+        if !is_same
+            || at.line.place != mover.place
+            || at.line.present != mover.present
+            || at.line.used.is_empty()
+        {
             return;
         }
         assert!(at.line.used.is_within(&mover.used), "invariant 4: all of it was copied");

@@ -52,6 +52,17 @@ pub(crate) async fn opened(runtime: Runtime, disk: &Rc<Disk>) -> Result<Volume<L
     Ok(Volume::new(files))
 }
 
+/// Violations that a check finds.
+pub(crate) fn findings(image: &Image) -> Result<(), String> {
+    let executor = Executor::new(7);
+    let disk = Disk::new(&executor, image.clone());
+    let checked = executor
+        .block_on(async { lfs::check(disk, &executor.runtime(), true, &mut |_, _| {}).await });
+    let checked = checked.map_err(|error| error.to_string())?;
+    let wrong: Vec<String> = checked.wrong.iter().map(ToString::to_string).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
 pub(crate) struct Cut {
     position: usize,
     seed: u64,
@@ -125,7 +136,7 @@ impl Bench for Setting {
         (executor, disk)
     }
 
-    fn judge(&self, _disk: &Rc<Disk>, _name: &str) -> Result<(), String> {
-        Ok(())
+    fn judge(&self, disk: &Rc<Disk>, _name: &str) -> Result<(), String> {
+        findings(&disk.contents())
     }
 }

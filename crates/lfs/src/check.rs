@@ -1,0 +1,447 @@
+//! Checking all of a volume that is not open, for consistency.
+//!
+//! Every block of metadata that the root leads to is read, with the changes of the log applied in
+//! memory, and on request every block of files. The blocks that trees hold are compared with the
+//! table, names with link counts, and counts with what is there. Nothing is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::rc::Rc;
+
+use block::BlockDevice;
+use block::scratch::ScratchDevice;
+use cow::format::inode::Record;
+use cow::{CHUNKS, Head, INODES, Node, Pointer, ROOT, Stem, UNIT};
+use directory::chunk;
+use directory::entry::CHUNK_SIZE;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use runtime::Runtime;
+use vfs::FileKind;
+
+use crate::error::OpenError;
+use crate::log::Log;
+use crate::open::recovered;
+
+/// Defines the laws: variant, short name, and the law as a sentence.
+macro_rules! laws {
+    ($($variant:ident, $name:literal, $sentence:literal;)+) => {
+        /// A law that holds on a consistent volume.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Law {
+            $(#[doc = $sentence] $variant,)+
+        }
+
+        impl Law {
+            /// Short name of the law, for people and programs.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The law as a sentence.
+            pub fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => $sentence,)+ }
+            }
+        }
+    };
+}
+
+laws! {
+    Rest, "volume.rest", "The volume was stopped cleanly.";
+    Counts, "region.counts", "The counts of the root are those of the files.";
+    Block, "tree.block", "A pointer leads to the block that it names, with its checksum.";
+    Twice, "tree.twice", "The blocks that lead to the root directory have two whole copies.";
+    Once, "space.once", "Each unit belongs to one block.";
+    Table, "space.table", "The units in use are those of blocks.";
+    Inode, "inode.whole", "An inode makes sense.";
+    Size, "inode.size", "A file has as many units as its inode says, and none behind its end.";
+    Links, "inode.links", "The link count of a file is the number of its names.";
+    Entry, "dir.entry", "A directory is whole entries, and its dots lead where they should.";
+    Target, "dir.target", "A name leads to a file.";
+    Data, "data.sum", "The data of a file can be read, and fits its checksum.";
+}
+
+/// A violation of a law.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The law.
+    pub law: Law,
+    /// The file.
+    pub ino: Option<u64>,
+    /// A path to the file, if one is known.
+    pub path: Option<String>,
+    /// The block of the file, and its address.
+    pub block: Option<(u64, u64)>,
+    /// The finding.
+    pub found: String,
+    /// The expected state.
+    pub expected: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { law, ino, path, found, expected, .. } = self;
+        write!(f, "{}:", law.name())?;
+        ino.map_or(Ok(()), |ino| write!(f, " inode {ino}"))?;
+        path.as_ref().map_or(Ok(()), |path| write!(f, " ({path})"))?;
+        write!(f, " found {found}, expected {expected}")
+    }
+}
+
+/// Violations that are reported one by one; further ones are only counted.
+const TOLD: usize = 100_000;
+
+/// The result of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Violations.
+    pub wrong: Vec<Wrong>,
+    /// Number of violations of each law.
+    pub counts: BTreeMap<Law, u64>,
+    /// Whether the volume was stopped, and has not been opened since.
+    pub is_at_rest: bool,
+    /// Number of files.
+    pub files: u64,
+    /// Number of directories among them.
+    pub directories: u64,
+    /// Bytes that files hold.
+    pub held_bytes: u64,
+}
+
+/// A file that was found.
+struct Known {
+    kind: FileKind,
+    links: u32,
+    /// Names that lead to it, with the dots of directories.
+    names: u32,
+    /// One of its names, and the directory that has it.
+    name: Option<(u64, String)>,
+    units: u64,
+}
+
+struct Look<'a> {
+    log: &'a Log,
+    /// Whether data is read.
+    is_full: bool,
+    seen: BTreeSet<u64>,
+    files: BTreeMap<u64, Known>,
+    /// Names: the directory, the name, and the file.
+    names: Vec<(u64, String, u64)>,
+    /// The directories to which '..' leads.
+    above: BTreeMap<u64, u64>,
+    checked: Checked,
+    tell: &'a mut dyn FnMut(u64, u64),
+}
+
+/// Checks a whole volume; with `is_full` its data as well. `tell` hears of progress: files looked
+/// at, and files in all.
+///
+/// # Errors
+/// [`OpenError`] if there is no volume, or its root cannot be read.
+pub async fn check(
+    device: Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+    is_full: bool,
+    tell: &mut dyn FnMut(u64, u64),
+) -> Result<Checked, OpenError> {
+    let device: Rc<dyn BlockDevice> = Rc::new(ScratchDevice::new(device));
+    let found = recovered(device, runtime, (32 << 20, false)).await?;
+    let log = found.log;
+    let mut look = Look {
+        log: &log,
+        is_full,
+        seen: BTreeSet::new(),
+        files: BTreeMap::new(),
+        names: Vec::new(),
+        above: BTreeMap::new(),
+        checked: Checked { is_at_rest: found.is_at_rest, ..Checked::default() },
+        tell,
+    };
+    for stem in [Stem::Answers, Stem::Snapshots, Stem::Lists, Stem::Died, Stem::Inodes] {
+        look.tree(&stem, None, 0, &mut 0).await;
+    }
+    look.judge_names(&found.chains);
+    look.judge_space();
+    look.judge_counts();
+    look.name_paths();
+    Ok(look.checked)
+}
+
+impl Look<'_> {
+    fn wrong(&mut self, law: Law, ino: Option<u64>, found: String, expected: &str) {
+        self.wrong_at(law, (ino, None), found, expected);
+    }
+
+    fn wrong_at(
+        &mut self,
+        law: Law,
+        (ino, block): (Option<u64>, Option<(u64, u64)>),
+        found: String,
+        expected: &str,
+    ) {
+        *self.checked.counts.entry(law).or_default() += 1;
+        if self.checked.wrong.len() < TOLD {
+            let expected = expected.to_owned();
+            self.checked.wrong.push(Wrong { law, ino, path: None, block, found, expected });
+        }
+    }
+
+    /// Notes that a block has these addresses.
+    fn hold(&mut self, (ino, lbn): (Option<u64>, u64), pointer: Pointer, units: u64) {
+        let first = pointer.address.get();
+        for address in first..first + units {
+            let is_used = self.log.rows.is_used(address);
+            let is_first = self.seen.insert(address);
+            let place = (ino, Some((lbn, address)));
+            if !is_used {
+                let found = format!("block {address} without a unit in use");
+                self.wrong_at(Law::Table, place, found, "a unit in use");
+                return;
+            }
+            if !is_first {
+                let found = format!("two blocks with the address {address}");
+                self.wrong_at(Law::Once, place, found, "one");
+                return;
+            }
+        }
+    }
+
+    /// Looks at the blocks of a tree below a block, or below its root. Adds the units of leaves.
+    fn tree<'s>(
+        &'s mut self,
+        stem: &'s Stem,
+        above: Option<Rc<Node>>,
+        end: u64,
+        units: &'s mut u64,
+    ) -> LocalBoxFuture<'s, ()> {
+        async move {
+            let nodes = self.log.nodes.clone();
+            let (parent, level, places) = nodes.below(stem, above.as_ref());
+            let ino = match stem {
+                Stem::File(ino, ..) => Some(*ino),
+                _ => None,
+            };
+            for index in places {
+                let pointer = nodes.child_of(&parent, index);
+                let is_data = level == 0 && stem.holds_data();
+                let in_memory = if is_data { None } else { nodes.find(stem, level, index) };
+                if pointer.is_null() && in_memory.is_none() {
+                    continue;
+                }
+                let count = if is_data { self.log.shape.block } else { 1 };
+                if !pointer.is_null() {
+                    self.hold((ino, index), pointer, count);
+                }
+                let twin = nodes.twin_of(&parent, index);
+                if twin > 0 {
+                    self.hold((ino, index), pointer.at(twin), 1);
+                    if in_memory.is_none_or(|node| !node.is_dirty())
+                        && !nodes.has_copy(pointer.at(twin)).await
+                    {
+                        self.wrong(Law::Twice, None, "a damaged copy".into(), "two whole ones");
+                    }
+                }
+                if level == 0 && ino.is_some() {
+                    *units += count;
+                    if is_data && index >= end {
+                        let found = format!("block {index} behind the end");
+                        self.wrong(Law::Size, ino, found, "none");
+                    }
+                }
+                if is_data {
+                    self.data(ino, index, pointer).await;
+                    continue;
+                }
+                match nodes.get(stem, level, index).await {
+                    Ok(Some(node)) if level > 0 => {
+                        self.tree(stem, Some(node), end, units).await;
+                    }
+                    Ok(Some(node)) => self.leaf(stem, node).await,
+                    Ok(None) => {}
+                    Err(error) => {
+                        let found = format!("block {index} of level {level}: {error}");
+                        self.wrong_at(Law::Block, (ino, None), found, "a whole block");
+                    }
+                }
+                nodes.relieve();
+            }
+        }
+        .boxed_local()
+    }
+
+    async fn data(&mut self, ino: Option<u64>, lbn: u64, pointer: Pointer) {
+        if !self.is_full || self.log.nodes.locate(pointer).is_none() {
+            return;
+        }
+        let (at, length) = (pointer.offset(), self.log.shape.block * UNIT as u64);
+        let read = self.log.path.read(at..at + length, &[pointer.sum.get()]).await;
+        if let Err(error) = read {
+            let place = (ino, Some((lbn, pointer.address.get())));
+            self.wrong_at(Law::Data, place, error.to_string(), "the bytes that were written");
+        }
+    }
+
+    async fn leaf(&mut self, stem: &Stem, node: Rc<Node>) {
+        match stem {
+            Stem::Inodes => self.inodes(&node).await,
+            Stem::File(ino, ..) => self.directory(*ino, &node),
+            _ => {}
+        }
+    }
+
+    async fn inodes(&mut self, home: &Rc<Node>) {
+        for slot in 0..INODES {
+            let ino = home.place.index * INODES + slot;
+            if home.inode(slot, Record::is_free) {
+                continue;
+            }
+            let Some(facts) = home.inode(slot, Record::facts) else {
+                self.wrong(Law::Inode, Some(ino), "an impossible inode".into(), "an inode");
+                continue;
+            };
+            let links = facts.links;
+            let known = Known { kind: facts.kind, links, names: 0, name: None, units: facts.units };
+            self.files.insert(ino, known);
+            let total = self.log.live.files.get();
+            (self.tell)(self.files.len() as u64, total);
+            let mut units = 0;
+            if !facts.is_inline() {
+                let stem = Stem::File(ino, home.clone(), slot);
+                let end = facts.size.div_ceil(self.log.shape.block * UNIT as u64);
+                self.tree(&stem, None, end, &mut units).await;
+            }
+            self.checked.held_bytes += units * UNIT as u64;
+            if units != facts.units {
+                self.wrong(
+                    Law::Size,
+                    Some(ino),
+                    format!("{units} units"),
+                    &format!("{}", facts.units),
+                );
+            }
+        }
+    }
+
+    fn directory(&mut self, ino: u64, node: &Rc<Node>) {
+        let is_first = node.place.index == 0;
+        let chunks: Vec<u8> = node.read(|bytes| bytes[size_of::<Head>()..].to_vec());
+        for (number, chunk) in chunks.chunks_exact(CHUNK_SIZE).take(CHUNKS as usize).enumerate() {
+            if chunk.iter().all(|&byte| byte == 0) {
+                continue; // behind the end
+            }
+            for entry in chunk::entries(chunk) {
+                let Ok(entry) = entry else {
+                    self.wrong(
+                        Law::Entry,
+                        Some(ino),
+                        format!("chunk {number} is broken"),
+                        "entries",
+                    );
+                    break;
+                };
+                let (target, name) = (u64::from(entry.ino), entry.name);
+                match name {
+                    _ if !entry.is_live() => {}
+                    b"." if is_first && number == 0 && target == ino => {}
+                    b".." if is_first && number == 0 => _ = self.above.insert(ino, target),
+                    b"." | b".." => {
+                        self.wrong(
+                            Law::Entry,
+                            Some(ino),
+                            "a misplaced dot".into(),
+                            "one at the start",
+                        );
+                    }
+                    name => {
+                        let name = name.escape_ascii().to_string();
+                        self.names.push((ino, name, target));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Compares names with files.
+    fn judge_names(&mut self, chains: &[vnode::chain::Chain]) {
+        for (directory, name, target) in std::mem::take(&mut self.names) {
+            let Some(known) = self.files.get_mut(&target) else {
+                let found = format!("'{name}', which leads to inode {target}");
+                self.wrong(Law::Target, Some(directory), found, "a name of a file");
+                continue;
+            };
+            known.names += 1;
+            let is_directory = known.kind == FileKind::Directory;
+            known.name.get_or_insert((directory, name));
+            if is_directory {
+                if self.above.get(&target) != Some(&directory) {
+                    self.wrong(Law::Entry, Some(target), "'..' elsewhere".into(), "its directory");
+                }
+                // '.' of it, and '..' to the directory that has it.
+                self.add_name(target);
+                self.add_name(directory);
+            }
+        }
+        if self.files.contains_key(&ROOT) {
+            (0..2).for_each(|_| self.add_name(ROOT));
+        }
+        let orphans: BTreeSet<u64> = chains.iter().map(|chain| chain.ino).collect();
+        let wrong: Vec<(u64, u32, u32)> = self
+            .files
+            .iter()
+            .filter(|(ino, known)| known.names != known.links && !orphans.contains(ino))
+            .map(|(&ino, known)| (ino, known.names, known.links))
+            .collect();
+        for (ino, names, links) in wrong {
+            self.wrong(Law::Links, Some(ino), format!("{names} names"), &format!("{links}"));
+        }
+    }
+
+    fn add_name(&mut self, ino: u64) {
+        self.files.entry(ino).and_modify(|known| known.names += 1);
+    }
+
+    /// Compares the blocks that were seen with the table.
+    fn judge_space(&mut self) {
+        let used = self.log.rows.used();
+        let seen = self.seen.iter().filter(|&&at| self.log.rows.is_used(at)).count() as u64;
+        if used != seen {
+            let found = format!("{used} units in use");
+            self.wrong(Law::Table, None, found, &format!("{seen}, which blocks have"));
+        }
+    }
+
+    fn judge_counts(&mut self) {
+        let is_directory = |known: &&Known| known.kind == FileKind::Directory;
+        let (files, directories) =
+            (self.files.len() as u64, self.files.values().filter(is_directory).count() as u64);
+        let units: u64 = self.files.values().map(|known| known.units).sum();
+        (self.checked.files, self.checked.directories) = (files, directories);
+        let live = &self.log.live;
+        let said = [live.files.get(), live.directories.get(), live.units.get()];
+        let found = [files, directories, units];
+        if said != found {
+            self.wrong(Law::Counts, None, format!("{said:?}"), &format!("{found:?}"));
+        }
+    }
+
+    /// Finds paths for violations.
+    fn name_paths(&mut self) {
+        let path = |mut ino: u64| {
+            let mut path = String::new();
+            for _ in 0..=self.files.len() {
+                if ino == ROOT {
+                    return Some(if path.is_empty() { "/".to_owned() } else { path });
+                }
+                let (directory, name) = self.files.get(&ino)?.name.as_ref()?;
+                path = format!("/{name}{path}");
+                ino = *directory;
+            }
+            None
+        };
+        let paths: Vec<_> =
+            self.checked.wrong.iter().map(|wrong| wrong.ino.and_then(path)).collect();
+        for (wrong, path) in self.checked.wrong.iter_mut().zip(paths) {
+            wrong.path = path;
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A volume that is filled and emptied, again and again: the cleaner has to keep up.
+
+use std::time::Duration;
+
+use enginekit::Volume;
+use enginekit::random::Seeded;
+use lfs::Lfs;
+use runtime::Random;
+use sim::Executor;
+use vfs::{FileSystem, FsError, ObjectId, Stability};
+
+use crate::bench::{Setting, findings, made, opened, settings};
+
+/// Bytes of a file.
+const FILE: u64 = 64 << 10;
+
+struct Filler<'a> {
+    volume: &'a Volume<Lfs>,
+    chance: Seeded,
+    files: Vec<(String, ObjectId, u8)>,
+    next: u64,
+}
+
+impl Filler<'_> {
+    fn below(&self, limit: u64) -> u64 {
+        self.chance.next_u64() % limit
+    }
+
+    async fn add(&mut self) -> Result<(), FsError> {
+        let (name, byte) = (format!("f{}", self.next), self.next as u8);
+        self.next += 1;
+        let root = self.volume.files.root();
+        let id = self.volume.create(root, &name).await?;
+        let data = vec![byte; FILE as usize];
+        let stability = [Stability::FileSync, Stability::Unstable][self.next as usize % 2];
+        let written = self.volume.write(id, 0, data, stability).await;
+        if written.is_err() {
+            self.volume.remove(root, &name).await.expect("a full volume lets go");
+            return written;
+        }
+        self.volume.commit(id).await.expect("what was taken has room");
+        self.files.push((name, id, byte));
+        Ok(())
+    }
+
+    async fn fill(&mut self) {
+        while self.add().await.is_ok() {}
+    }
+
+    /// Overwrites blocks of files, at random places.
+    async fn overwrite(&mut self, count: u64) {
+        for _ in 0..count {
+            let which = self.below(self.files.len() as u64) as usize;
+            let (name, id, byte) = self.files[which].clone();
+            let at = self.below(FILE / 4096) * 4096;
+            let written = self.volume.write(id, at, vec![byte; 4096], Stability::FileSync).await;
+            assert_eq!(written, Ok(()), "an overwrite of {name} takes no room");
+        }
+    }
+
+    async fn remove(&mut self, count: usize) {
+        for _ in 0..count {
+            let which = self.below(self.files.len() as u64) as usize;
+            let (name, ..) = self.files.swap_remove(which);
+            let root = self.volume.files.root();
+            self.volume.remove(root, &name).await.expect("it is there");
+        }
+    }
+
+    async fn check(&self) {
+        for (name, id, byte) in &self.files {
+            let read = self.volume.read(*id).await;
+            assert_eq!(read, Ok(vec![*byte; FILE as usize]), "{name}");
+        }
+    }
+}
+
+fn filled_and_emptied(setting: Setting, seed: u64) {
+    let executor = Executor::new(seed);
+    let disk = executor.block_on(async {
+        let disk = made(&executor, &setting).await;
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        let empty = volume.space().await;
+        let (chance, files) = (Seeded::new(seed), Vec::new());
+        let mut filler = Filler { volume: &volume, chance, files, next: 0 };
+        for round in 0..4 {
+            filler.fill().await;
+            let full = volume.space().await;
+            println!("{:?}", volume.files.store().engine().status());
+            let used = filler.files.len() as u64 * FILE;
+            let least = empty.available_bytes * 9 / 10;
+            assert!(used >= least, "round {round}: {used} of {}: {full:?}", empty.available_bytes);
+            filler.overwrite(400).await;
+            filler.check().await;
+            let count = filler.files.len() * (round + 1) / 5;
+            filler.remove(count).await;
+            filler.overwrite(400).await;
+        }
+        filler.check().await;
+        let count = filler.files.len();
+        filler.remove(count).await;
+        volume.settle().await;
+        executor.runtime().clock.sleep(Duration::from_secs(1)).await;
+        let totals = volume.files.store().engine().status().totals;
+        println!("{setting:?}: {totals:?}");
+        assert!(totals.cleaned_segments > 0, "the cleaner has worked");
+        let left = volume.space().await;
+        assert!(left.free_bytes + empty.total_bytes / 50 >= empty.free_bytes, "{left:?} {empty:?}");
+        volume.files.shutdown().await.expect("it stops");
+        disk
+    });
+    assert_eq!(findings(&disk.contents()), Ok(()));
+}
+
+#[test]
+fn a_volume_takes_as_much_again_and_again() {
+    for (seed, setting) in (1..).zip(settings()) {
+        filled_and_emptied(setting, seed);
+    }
+}
