@@ -31,7 +31,8 @@ pub(crate) struct MkfsArguments {
     /// Maximum size of the log [default: 256M; less for a small disk]
     #[arg(long, value_parser = parse_size, conflicts_with = "bare")]
     pub(crate) log_size: Option<u64>,
-    /// Block size: 4K, 8K, 16K, 32K or 64K [default: 32K; for engine shadow 8K]
+    /// Block size: 4K, 8K, 16K, 32K or 64K [default: 32K; for engines shadow
+    /// and lfs 8K]
     #[arg(long, value_parser = parse_size)]
     pub(crate) block_size: Option<u64>,
     /// Zone size of engine shadow, which fills one zone of the disk after another: a multiple of
@@ -39,6 +40,10 @@ pub(crate) struct MkfsArguments {
     /// disk]
     #[arg(long, value_parser = parse_size)]
     pub(crate) zone_size: Option<u64>,
+    /// Segment size of engine lfs, which writes whole segments: a multiple of the block size and of
+    /// a stripe, at most 256M [default: about 1M; less for a small disk]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) segment_size: Option<u64>,
     /// Fragment size, the smallest allocation unit: 1, 1/2, 1/4 or 1/8 of a block [default: 1/8,
     /// but at least 512 bytes and one disk sector]
     #[arg(long, value_parser = parse_size)]
@@ -46,7 +51,8 @@ pub(crate) struct MkfsArguments {
     /// Create one inode for this many bytes of space [default: two fragments]
     #[arg(long, value_parser = parse_size)]
     pub(crate) bytes_per_inode: Option<u64>,
-    /// Percentage of the space reserved for root [default: 8; for engine shadow 0]
+    /// Percentage of the space reserved for root; for engine lfs, of the segments left to the
+    /// cleaner [default: 8; for engine shadow 0]
     #[arg(long, value_name = "PERCENT")]
     pub(crate) reserve: Option<u64>,
     /// Volume label: up to 31 letters, digits, '-' and '_'
@@ -126,6 +132,7 @@ impl MkfsArguments {
             log_size: None,
             block_size: None,
             zone_size: None,
+            segment_size: None,
             fragment_size: None,
             bytes_per_inode: None,
             reserve: None,
@@ -182,6 +189,7 @@ impl MkfsArguments {
         MkfsOptions {
             block_size: self.block_size,
             zone_size: self.zone_size,
+            segment_size: self.segment_size,
             fragment_size: self.fragment_size,
             bytes_per_inode: self.bytes_per_inode,
             reserve_percent: self.reserve,

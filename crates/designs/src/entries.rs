@@ -5,10 +5,10 @@ use ufs2::mark::PolicyKind;
 
 use crate::design::{Design, DiskRole};
 use crate::table::Table;
-use crate::{of_ffs, of_shadow};
+use crate::{of_ffs, of_lfs, of_shadow};
 
 /// Every design that a volume can have.
-pub static DESIGNS: Table = Table::new(&[&FFS_LOG, &FFS_SYNC, &FFS_SOFTDEP, &SHADOW]);
+pub static DESIGNS: Table = Table::new(&[&FFS_LOG, &FFS_SYNC, &FFS_SOFTDEP, &SHADOW, &LFS]);
 
 /// UFS2 with a redo log.
 pub static FFS_LOG: Design = Design {
@@ -75,6 +75,30 @@ pub static SHADOW: Design = Design {
     waits: false,
     has_snapshots: true,
     work: Some(of_shadow::WORK),
+};
+
+/// The engine whose disk is a log.
+pub static LFS: Design = Design {
+    engine: "lfs",
+    policy: None,
+    about: "Log-structured: write everything at the end of a log, in whole segments, and clean \
+            old ones; after a crash, go on from the last checkpoint and the log behind it",
+    mark: None,
+    disks: &[DiskRole::Volume],
+    after_crash: "every acknowledged change is there. Any other change, including a WRITE over old \
+                  data, is there completely or not at all",
+    retry: "a call that must not run twice gets its original reply",
+    keeps_intents: false,
+    remembers: true,
+    may_stop_between: false,
+    keeps_order: true,
+    keeps_history: true,
+    checks_first: false,
+    repairs: false,
+    counts_all: false,
+    waits: false,
+    has_snapshots: false,
+    work: Some(of_lfs::WORK),
 };
 
 /// A design that writes in place, and is checked after a crash.

@@ -15,7 +15,8 @@
 //!
 //! Layers, from the bottom: `errors`, `found`, `made`, `options` and `report` are the data types,
 //! `opened` is an open volume, `design` has the parts of an entry, `table` finds entries by the
-//! words of a command line, `of_ffs` and `of_shadow` adapt these engines to the table, `entries`
+//! words of a command line, `of_ffs`,
+//! `of_shadow` and `of_lfs` adapt these engines to the table, `entries`
 //! has the existing entries.
 //!
 //! Architecture invariant: code that has an entry never asks for its name to decide what to do. An
@@ -28,6 +29,7 @@ mod errors;
 mod found;
 mod made;
 mod of_ffs;
+mod of_lfs;
 mod of_shadow;
 mod opened;
 mod options;
@@ -38,15 +40,15 @@ pub use design::{
     Check, Design, DiskRole, FindLost, HEAD_SIZE, IsBegun, Look, Make, NotePolicy, Open, Plan,
     Prepare, Recognise, Scrub, SetLabel, SetReserve, Work,
 };
-pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, SHADOW};
+pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, LFS, SHADOW};
 pub use errors::{CheckError, LookError, MkfsError, OpenError};
 pub use ffs::check_log::LogUse;
 pub use ffs::intents::RING_SIZE as INTENTS_SIZE;
 pub use found::{Found, FoundUfs2};
 pub use made::{Made, MkfsOptions};
 pub use opened::{
-    LogStatistics, OpenEngine, Opened, Prepared, ReclaimState, Reclaimed, Renewed, Replayed,
-    Scrubbing, ShadowStatus, SoftUpdatesCounts, Told,
+    LfsStatus, LogStatistics, OpenEngine, Opened, Prepared, ReclaimState, Reclaimed, Renewed,
+    Replayed, Scrubbing, ShadowStatus, SoftUpdatesCounts, Told,
 };
 pub use options::{CheckOptions, Disks, LogOptions, LogState, OpenOptions, SoftUpdatesOptions};
 pub use report::{DataPlace, Finding, Findings, Place, Progress, Report, Rule, Severity};

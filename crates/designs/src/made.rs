@@ -10,6 +10,8 @@ pub struct MkfsOptions {
     pub block_size: Option<u64>,
     /// Size of a zone, a part of the disk that is filled before the next, in bytes.
     pub zone_size: Option<u64>,
+    /// Size of a segment, a part of the disk that a log fills as a whole, in bytes.
+    pub segment_size: Option<u64>,
     /// Size of the smallest piece of a file, in bytes.
     pub fragment_size: Option<u64>,
     /// Bytes of space for each file that the volume has room for.

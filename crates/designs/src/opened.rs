@@ -12,6 +12,7 @@ pub use ffs::replay::Replayed;
 pub use ffs::{ReclaimState, Reclaimed};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, ready};
+pub use lfs::Status as LfsStatus;
 use namespace::{Namespace, Store};
 pub use shadow::{Renewed, Status as ShadowStatus};
 use vfs::{Credentials, FileSystem, FsError, FsStat};
@@ -76,6 +77,11 @@ pub trait Told {
         None
     }
 
+    /// State of an engine whose disk is a log.
+    fn lfs(&self) -> Option<LfsStatus> {
+        None
+    }
+
     /// Progress of reclaim, if a cut may have left something.
     fn reclaimed(&self) -> Option<Reclaimed> {
         None
@@ -121,6 +127,10 @@ impl<E: Engine + Told> Told for Files<E> {
 
     fn shadow(&self) -> Option<ShadowStatus> {
         Told::shadow(&**self.engine())
+    }
+
+    fn lfs(&self) -> Option<LfsStatus> {
+        Told::lfs(&**self.engine())
     }
 
     fn reclaimed(&self) -> Option<Reclaimed> {

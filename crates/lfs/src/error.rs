@@ -127,7 +127,4 @@ pub enum MkfsError {
     /// A request to the disk failed.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// The first checkpoint failed.
-    #[error("{0}")]
-    Failed(#[from] FsError),
 }

@@ -1,6 +1,7 @@
 //! Reading the root of a volume: its head, its newest region, and the table.
 
 use block::{BlockDevice, Buffer};
+use bytes::Bytes;
 use cow::{Secret, UNIT};
 use futures::future::join_all;
 
@@ -85,8 +86,8 @@ pub(crate) async fn root(device: &dyn BlockDevice) -> Result<Root, OpenError> {
 /// The table of a checkpoint.
 pub(crate) struct Table {
     pub(crate) lines: Vec<Line>,
-    /// Blocks whose two copies are not the same.
-    pub(crate) differing: Vec<u64>,
+    /// Copies of blocks that are not as this checkpoint has them: their places, and right bytes.
+    pub(crate) stale: Vec<(u64, Bytes)>,
     /// The highest checkpoint that wrote a block.
     pub(crate) highest: u64,
 }
@@ -96,34 +97,36 @@ pub(crate) struct Table {
 pub(crate) async fn table(device: &dyn BlockDevice, root: &Root) -> Result<Table, OpenError> {
     let Root { head, region, .. } = root;
     let blocks = region.rows.div_ceil(ROWS as u64);
-    let mut table = Table { lines: Vec::new(), differing: Vec::new(), highest: 0 };
+    let mut table = Table { lines: Vec::new(), stale: Vec::new(), highest: 0 };
     for first in (0..blocks).step_by(PIECE as usize) {
         let end = (first + PIECE).min(blocks);
         let copies = read_copies(device, &head.shape, first..end).await;
         for block in first..end {
-            let read = |copy: &Option<Buffer>| {
-                let at = (block - first) as usize * UNIT;
-                let bytes = copy.as_ref().map(|copy| copy[at..at + UNIT].to_vec());
-                bytes.and_then(|bytes| decoded(&bytes, block, &head.secret))
-            };
-            let both = [read(&copies[0]), read(&copies[1])];
-            let numbers = both.iter().flatten().map(|(number, _)| *number);
+            let at = (block - first) as usize * UNIT;
+            let units = copies.each_ref().map(|copy| copy.as_ref().map(|it| &it[at..at + UNIT]));
+            let both = units.map(|unit| {
+                let bytes = unit?;
+                decoded(bytes, block, &head.secret).map(|(number, lines)| (number, lines, bytes))
+            });
+            let numbers = both.iter().flatten().map(|(number, ..)| *number);
             table.highest = table.highest.max(numbers.max().unwrap_or(0));
-            if both[0] != both[1] || both[0].is_none() {
-                table.differing.push(block);
-            }
-            let counts = both.into_iter().flatten().filter(|(at, _)| *at <= region.number);
-            let newest = counts.max_by_key(|(number, _)| *number);
-            let (_, lines) =
+            let counts = both.iter().flatten().filter(|(at, ..)| *at <= region.number);
+            let newest = counts.max_by_key(|(number, ..)| *number);
+            let (_, lines, right) =
                 newest.ok_or(OpenError::Damaged("both copies of a part of the table"))?;
             table.lines.extend(lines);
+            for (place, unit) in head.shape.tables().into_iter().zip(units) {
+                if unit != Some(*right) {
+                    table.stale.push((place + block, Buffer::copied(right).freeze()));
+                }
+            }
         }
     }
     table.lines.truncate(region.rows as usize);
     Ok(table)
 }
 
-/// A block of the table. One of zeros was never written: nothing in it is in use.
+/// Decodes a block of the table. One of zeros was never written: nothing in it is in use.
 fn decoded(bytes: &[u8], block: u64, secret: &Secret) -> Option<(u64, Vec<Line>)> {
     if bytes.iter().all(|&byte| byte == 0) {
         return Some((0, vec![Line::default(); ROWS]));

@@ -15,6 +15,8 @@ use crate::room;
 pub struct Seen {
     /// A number that identifies it, from which its secret does not follow.
     pub number: u64,
+    /// The newest checkpoint.
+    pub checkpoint: u64,
     /// Its label.
     pub label: String,
     /// Whether it was stopped, and has not been opened since.
@@ -49,6 +51,7 @@ pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
     let unit = UNIT as u64;
     Ok(Seen {
         number: sum(&root.head.secret),
+        checkpoint: region.number,
         label: root.head.label,
         is_at_rest: region.is_at_rest,
         is_fresh: region.is_at_rest && region.number == 1,

@@ -7,24 +7,25 @@
 //!
 //! Commit point: the head in the first unit.
 
-use std::rc::Rc;
-
 use block::{BlockDevice, Buffer, Durability, IoError};
 use cow::apply::first_chunk;
+use cow::format::head::seal;
 use cow::format::inode::{Facts, Record};
-use cow::{FIRST, Head, ROOT, Secret, Stem, UNIT};
+use cow::{FIRST, Head, Kind, Place, Pointer, ROOT, Secret, UNIT, sum};
 use namespace::NewFile;
-use runtime::Runtime;
+use runtime::{Random, Timestamp};
 use vfs::{Device, FileKind, RootDirectory};
 
 use crate::error::MkfsError;
 use crate::format::head::{LABEL, VolumeHead};
 use crate::format::region::{Counts, Region};
 use crate::format::shape::Shape;
-use crate::format::{BACK, FRONT, VERSION};
-use crate::open::assemble;
+use crate::format::table::{self, Line};
+use crate::format::{FRONT, INDEX_BITS, VERSION};
 use crate::room;
 
+/// The row of the first blocks: an address of 0 is no block.
+const FIRST_ROW: u64 = 1;
 /// Units for files that the smallest volume has.
 const LEAST: u64 = 64;
 /// Bytes that are zeroed with one write.
@@ -105,28 +106,34 @@ pub fn plan(size: u64, stripe: Option<u64>, options: &MkfsOptions) -> Result<Sha
 /// # Errors
 /// [`MkfsError`].
 pub async fn mkfs(
-    device: Rc<dyn BlockDevice>,
+    device: &dyn BlockDevice,
     options: &MkfsOptions,
-    runtime: &Runtime,
+    random: &dyn Random,
+    now: Timestamp,
 ) -> Result<Shape, MkfsError> {
     let geometry = device.geometry();
     let stripe = geometry.stripe.map(|stripe| stripe.length());
     let shape = plan(geometry.size, stripe, options)?;
     let mut secret = Secret::default();
-    secret[..8].copy_from_slice(&runtime.random.next_u64().to_le_bytes());
-    secret[8..].copy_from_slice(&runtime.random.next_u64().to_le_bytes());
+    secret[..8].copy_from_slice(&random.next_u64().to_le_bytes());
+    secret[8..].copy_from_slice(&random.next_u64().to_le_bytes());
     let label = options.label.clone();
     let mut head = VolumeHead { shape, secret, label, is_whole: false, version: VERSION };
-    write_heads(&*device, &head).await?;
+    write_heads(device, &head).await?;
     let [front, back] = shape.tables();
-    for (start, end) in [(1, FRONT), (front, front + shape.table()), (back, shape.units - BACK + 2)]
-    {
-        clear(&*device, start, end).await?;
+    let parts = [(1, FRONT), (front, front + shape.table()), (back, shape.units - 1)];
+    for (start, end) in parts {
+        clear(device, start, end).await?;
     }
     device.flush().await?;
-    first_checkpoint(device.clone(), &head, options.root, runtime).await?;
+    let generation = (random.next_u64() as u32).max(1);
+    for (place, block) in first_checkpoint(&head, (options.root, generation), now) {
+        let block = Buffer::copied(&block).freeze();
+        device.write(place * UNIT as u64, vec![block], Durability::Plain).await?;
+    }
+    device.flush().await?;
     head.is_whole = true;
-    write_heads(&*device, &head).await?;
+    write_heads(device, &head).await?;
     Ok(shape)
 }
 
@@ -156,37 +163,57 @@ async fn clear(device: &dyn BlockDevice, start: u64, end: u64) -> Result<(), IoE
     Ok(())
 }
 
-/// The first checkpoint, with a root directory.
-async fn first_checkpoint(
-    device: Rc<dyn BlockDevice>,
+/// The blocks of the first checkpoint, by their places: a root directory, in a row of the first
+/// segment.
+fn first_checkpoint(
     head: &VolumeHead,
-    root: RootDirectory,
-    runtime: &Runtime,
-) -> Result<(), MkfsError> {
-    let counts = Counts { next_ino: FIRST, files: 1, directories: 1, units: 1, seconds: 0 };
-    let region = Region { counts, ..Region::default() };
-    let (log, _) = assemble(device, runtime, (head, &region, 1), &[], (1, 4 << 20, false))
-        .map_err(|_| MkfsError::Failed(vfs::FsError::Corrupt))?;
-    let (nodes, mut made) = (&log.nodes, Vec::new());
-    let home = nodes.make(&Stem::Inodes, 0, 0, &mut made).await?;
+    (root, generation): (RootDirectory, u32),
+    now: Timestamp,
+) -> Vec<(u64, Vec<u8>)> {
+    let (shape, secret) = (&head.shape, &head.secret);
+    let first = shape.units_of(0).start;
+    let mut blocks = Vec::new();
+    let mut put = |kind, owner, mut block: Vec<u8>| {
+        seal(&mut block, Place { kind, owner, level: 0, index: 0 }, 1, secret);
+        let index = blocks.len() as u64;
+        let pointer = Pointer::new(FIRST_ROW << INDEX_BITS | index, 1, sum(&block));
+        blocks.push((first + index, block.clone()));
+        (pointer, block)
+    };
+    let mut names = vec![0; UNIT];
+    let chunk = first_chunk(ROOT, ROOT);
+    names[size_of::<Head>()..size_of::<Head>() + chunk.len()].copy_from_slice(&chunk);
+    let (names, _) = put(Kind::NAMES, ROOT, names);
+    let mut inodes = vec![0; UNIT];
     let (kind, device, verifier) = (FileKind::Directory, Device::default(), None);
     let RootDirectory { uid, gid, mode } = root;
     let new = NewFile { kind, mode, uid, gid, device, target: &[], verifier };
-    let generation = (runtime.random.next_u64() as u32).max(1);
-    let mut facts = Facts::new(&new, generation, runtime.clock.wall());
-    let chunk = first_chunk(ROOT, ROOT);
+    let mut facts = Facts::new(&new, generation, now);
     (facts.size, facts.units) = (chunk.len() as u64, 1);
-    home.change(|bytes| Record::of_mut(bytes, ROOT).set(&facts));
-    let stem = Stem::File(ROOT, home.clone(), ROOT);
-    let names = nodes.make(&stem, 0, 0, &mut made).await?;
-    let at = size_of::<Head>();
-    names.change(|bytes| bytes[at..at + chunk.len()].copy_from_slice(&chunk));
-    nodes.mark(&names);
-    log.begin_chain()?;
-    log.comes_to_rest.set(true);
-    log.checkpoint().await?;
-    while log.is_writing.get() {
-        log.next_release().await?;
-    }
-    Ok(())
+    let record = Record::of_mut(&mut inodes, ROOT);
+    record.set(&facts);
+    record.root.pointers[0] = names;
+    let (inodes, copy) = put(Kind::INODES, 0, inodes);
+    let twin = blocks.len() as u64;
+    blocks.push((first + twin, copy));
+    let seconds = now.seconds;
+    let counts = Counts { next_ino: FIRST, files: 1, directories: 1, units: 1, seconds };
+    let used = blocks.len() as u64;
+    let mut region = Region {
+        number: 1,
+        is_at_rest: true,
+        counts,
+        rows: FIRST_ROW + 1,
+        used,
+        ..Region::default()
+    };
+    region.trees[0].root.pointers[0] = inodes;
+    region.trees[0].twin = FIRST_ROW << INDEX_BITS | twin;
+    let mut line = Line { place: first, born: 1, is_metadata: true, ..Line::default() };
+    (0..used).for_each(|index| line.present.set(index));
+    line.used = line.present;
+    let table = table::write(0, &[Line::default(), line], 1, secret);
+    blocks.extend(shape.tables().map(|place| (place, table.clone())));
+    blocks.extend(shape.regions(0).map(|place| (place, region.write(0, secret))));
+    blocks
 }

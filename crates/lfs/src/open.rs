@@ -3,7 +3,8 @@
 //! 1. The root: the newest region that is whole, and the table as that checkpoint has it.
 //! 2. The chain: each batch names its rows and its blocks, frees blocks, and has edits, which are
 //!    applied to the blocks of metadata in memory.
-//! 3. What no flush may have covered is written again, and flushed.
+//! 3. What no flush may have covered is written again, and flushed. So are copies of blocks of the
+//!    table that are not as the checkpoint has them.
 //! 4. A checkpoint with all of that, in segments in which nothing was: it has a new epoch, so
 //!    nothing that a torn tail has left is ever taken for a part of the chain. Then the volume is
 //!    served.
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use block::scratch::ScratchDevice;
 use block::{BlockDevice, Durability};
+use bytes::Bytes;
 use cache::{Budget, DataPath};
 use cow::floor::{Floor, limits};
 use cow::format::answers;
@@ -143,13 +145,15 @@ pub(crate) async fn recovered(
     let memory = (number, cache_bytes, keeps_data);
     let of_root = (head, &region, *turn);
     let (log, budget) = assemble(device.clone(), runtime, of_root, &table.lines, memory)?;
-    if !is_planted(Bug::HalfTable) {
-        log.rows.mark(table.differing);
-    }
     log.nodes.mend_copies(&Stem::Inodes).await;
     let mut remembered = replies(&log).await?;
     replay(&log, &chain, &mut remembered).await?;
-    write_again(&*device, &chain).await?;
+    if !is_planted(Bug::UnwrittenBelief) {
+        write_again(&*device, &chain.again).await?;
+    }
+    if !is_planted(Bug::HalfTable) {
+        write_again(&*device, &table.stale).await?;
+    }
     let rolled_forward = RolledForward {
         commits: chain.batches.len() as u64,
         read_bytes: chain.read_bytes,
@@ -281,12 +285,13 @@ async fn replay(
     Ok(())
 }
 
-/// Writes again what no flush may have covered.
-async fn write_again(device: &dyn BlockDevice, chain: &Chain) -> Result<(), OpenError> {
-    if chain.again.is_empty() || is_planted(Bug::UnwrittenBelief) {
+/// Writes again what no flush may have covered, or one copy alone has. The next checkpoint writes
+/// over one copy of the table: so the other one has to be whole before.
+async fn write_again(device: &dyn BlockDevice, units: &[(u64, Bytes)]) -> Result<(), OpenError> {
+    if units.is_empty() {
         return Ok(());
     }
-    for (place, bytes) in &chain.again {
+    for (place, bytes) in units {
         device.write(place * UNIT as u64, vec![bytes.clone()], Durability::Plain).await?;
     }
     Ok(device.flush().await?)

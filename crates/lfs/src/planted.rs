@@ -27,6 +27,6 @@ planted::bugs! {
     UnheldMoves,
     /// A claim counts for nothing.
     EatenClaims,
-    /// The table is not written again where its two copies differ.
+    /// A start does not write stale copies of blocks of the table again.
     HalfTable,
 }

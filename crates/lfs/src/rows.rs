@@ -487,6 +487,7 @@ impl Rows {
             let next = inner.rows.len() as u32;
             inner.free_rows.insert(next);
             inner.rows.push(Row::default());
+            inner.dirty.insert(u64::from(next) / table::ROWS as u64);
         }
         inner.free_rows.remove(&row);
         let at = &mut inner.rows[row as usize];
@@ -679,11 +680,6 @@ impl Rows {
         inner.dirty.insert(u64::from(mover.row) / table::ROWS as u64);
     }
 
-    /// Marks blocks of the table as changed.
-    pub(crate) fn mark(&self, blocks: impl IntoIterator<Item = u64>) {
-        self.inner.borrow_mut().dirty.extend(blocks);
-    }
-
     /// Number of segments that are in use, and of rows.
     pub(crate) fn numbers(&self) -> (u64, u64) {
         let inner = self.inner.borrow();
@@ -739,8 +735,11 @@ impl Inner {
         let row = match self.free_rows.pop_first() {
             Some(row) => row,
             None if (self.rows.len() as u64) < shape.rows() => {
+                let row = self.rows.len() as u32;
                 self.rows.push(Row::default());
-                self.rows.len() as u32 - 1
+                // A start that was cut may have left lines there.
+                self.dirty.insert(u64::from(row) / table::ROWS as u64);
+                row
             }
             None => return None,
         };

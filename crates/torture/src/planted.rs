@@ -17,6 +17,8 @@ pub enum Bug {
     Cow(cow::planted::Bug),
     /// A bug of the engine that never overwrites.
     Shadow(shadow::planted::Bug),
+    /// A bug of the engine whose disk is a log.
+    Lfs(lfs::planted::Bug),
     /// A bug of files in memory.
     Vnode(vnode::planted::Bug),
     /// A bug of the engines' memory.
@@ -37,8 +39,9 @@ pub enum Bug {
     Journal(journal::Bug),
 }
 
-/// All bugs except those of the devices below file systems (sets of disks, NVRAMs and the log) and
-/// those of the door, which is in front of everything else.
+/// All bugs except those of the devices below file systems (sets of disks, NVRAMs and the log),
+/// those of engine `lfs`, which its own tests find, and those of the door, which is in front of
+/// everything else.
 pub fn all() -> Vec<Bug> {
     let ffs = ffs::planted::Bug::ALL.iter().copied().map(Bug::Ffs);
     let ram = ram::planted::Bug::ALL.iter().copied().map(Bug::Ram);
@@ -53,10 +56,11 @@ pub fn all() -> Vec<Bug> {
     engines.chain(vnode).chain(cache).chain(fsck).chain(namespace).chain(dispatch).collect()
 }
 
-/// Bugs of sets of disks, of an NVRAM, of the log, and of the door.
+/// Bugs of sets of disks, of an NVRAM, of engine `lfs`, of the log, and of the door.
 fn of_others() -> impl Iterator<Item = Bug> {
     let of_sets = raid::planted::Bug::ALL.iter().copied().map(Bug::Raid);
     let of_sets = of_sets.chain(nvram::planted::Bug::ALL.iter().copied().map(Bug::Nvram));
+    let of_sets = of_sets.chain(lfs::planted::Bug::ALL.iter().copied().map(Bug::Lfs));
     let of_log = journal::Bug::ALL.iter().copied().map(Bug::Journal);
     of_sets.chain(of_log).chain(door::planted::Bug::ALL.iter().copied().map(Bug::Door))
 }
@@ -67,6 +71,7 @@ pub fn plant(bug: Option<Bug>) {
     ram::planted::plant(None);
     cow::planted::plant(None);
     shadow::planted::plant(None);
+    lfs::planted::plant(None);
     vnode::planted::plant(None);
     cache::planted::plant(None);
     fsck::planted::plant(None);
@@ -82,6 +87,7 @@ pub fn plant(bug: Option<Bug>) {
         Some(Bug::Ram(bug)) => ram::planted::plant(Some(bug)),
         Some(Bug::Cow(bug)) => cow::planted::plant(Some(bug)),
         Some(Bug::Shadow(bug)) => shadow::planted::plant(Some(bug)),
+        Some(Bug::Lfs(bug)) => lfs::planted::plant(Some(bug)),
         Some(Bug::Vnode(bug)) => vnode::planted::plant(Some(bug)),
         Some(Bug::Cache(bug)) => cache::planted::plant(Some(bug)),
         Some(Bug::Fsck(bug)) => fsck::planted::plant(Some(bug)),
@@ -108,6 +114,7 @@ impl fmt::Display for Bug {
             Self::Dispatch(bug) => write!(f, "{bug:?}"),
             Self::Door(bug) => write!(f, "door/{bug:?}"),
             Self::Raid(bug) => write!(f, "raid/{bug:?}"),
+            Self::Lfs(bug) => write!(f, "lfs/{bug:?}"),
             Self::Nvram(bug) => write!(f, "nvram/{bug:?}"),
             Self::Journal(bug) => write!(f, "journal/{bug:?}"),
         }

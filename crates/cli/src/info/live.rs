@@ -5,7 +5,8 @@
 use std::rc::Rc;
 
 use designs::{
-    LogStatistics, OpenEngine, Opened, ReclaimState, Reclaimed, ShadowStatus, SoftUpdatesCounts,
+    LfsStatus, LogStatistics, OpenEngine, Opened, ReclaimState, Reclaimed, ShadowStatus,
+    SoftUpdatesCounts,
 };
 use serde::{Deserialize, Serialize};
 use server::control;
@@ -30,6 +31,8 @@ pub(super) struct Live {
     pub(super) free_inodes: u64,
     pub(super) softdep: Option<Softdep>,
     pub(super) shadow: Option<Shadow>,
+    #[serde(default)]
+    pub(super) lfs: Option<Lfs>,
     pub(super) reclaim: Option<Reclaim>,
     pub(super) raid: Option<Status>,
     pub(super) nvram: Option<front::Status>,
@@ -84,6 +87,61 @@ impl From<ShadowStatus> for Shadow {
             renewed_map_blocks: status.renewed.map_blocks,
             forgotten_answer_blocks: status.renewed.answer_blocks,
             abandoned_blocks: status.renewed.given_up,
+        }
+    }
+}
+
+/// Statistics of engine `lfs`: [`LfsStatus`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Lfs {
+    pub(super) calls_per_commit: f64,
+    pub(super) segment_bytes: u64,
+    pub(super) segments: u64,
+    pub(super) clean_segments: u64,
+    pub(super) rows: u64,
+    pub(super) live_bytes: u64,
+    pub(super) usable_bytes: u64,
+    pub(super) new_bytes: u64,
+    pub(super) written_bytes: u64,
+    /// `idle` or `ahead`.
+    pub(super) cleaner: String,
+    pub(super) cleaned_segments: u64,
+    pub(super) moved_bytes: u64,
+    pub(super) checkpoints: u64,
+    pub(super) roll_forward: RollForward,
+}
+
+/// Recovery of engine `lfs` at the last start.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RollForward {
+    pub(super) commits: u64,
+    pub(super) read_bytes: u64,
+    pub(super) duration_ms: u64,
+}
+
+impl From<LfsStatus> for Lfs {
+    fn from(status: LfsStatus) -> Self {
+        let (totals, start) = (status.totals, status.rolled_forward);
+        let cleaner = if status.is_cleaning { "ahead" } else { "idle" };
+        Self {
+            calls_per_commit: totals.changes as f64 / totals.commits.max(1) as f64,
+            segment_bytes: status.segment_bytes,
+            segments: status.segments,
+            clean_segments: status.clean_segments,
+            rows: status.rows,
+            live_bytes: status.live_bytes,
+            usable_bytes: status.usable_bytes,
+            new_bytes: totals.new_bytes,
+            written_bytes: totals.written_bytes,
+            cleaner: cleaner.to_owned(),
+            cleaned_segments: totals.cleaned_segments,
+            moved_bytes: totals.moved_bytes,
+            checkpoints: totals.checkpoints,
+            roll_forward: RollForward {
+                commits: start.commits,
+                read_bytes: start.read_bytes,
+                duration_ms: start.duration_ms,
+            },
         }
     }
 }
@@ -147,6 +205,7 @@ impl Live {
             free_inodes: free_files,
             softdep: engine.soft_updates().map(Softdep::from),
             shadow: engine.shadow().map(Shadow::from),
+            lfs: engine.lfs().map(Lfs::from),
             reclaim: engine.reclaimed().map(Reclaim::from),
             raid: None,
             nvram: None,

@@ -5,7 +5,7 @@ use block::file::{Access, OpenError};
 use designs::Found;
 use serde::{Deserialize, Serialize};
 
-use super::live::{Live, Reclaim, Shadow, Softdep};
+use super::live::{Lfs, Live, Reclaim, Shadow, Softdep};
 use super::log::{self, LogInfo};
 use crate::failure::Failure;
 use crate::front;
@@ -32,6 +32,9 @@ pub(super) struct Info {
     pub(super) configuration: Option<String>,
     pub(super) softdep: Option<Softdep>,
     pub(super) shadow: Option<Shadow>,
+    /// Statistics of engine lfs.
+    #[serde(default)]
+    pub(super) lfs: Option<Lfs>,
     pub(super) reclaim: Option<Reclaim>,
     pub(super) scrub: Option<Scrub>,
     pub(super) raid: Option<Status>,
@@ -133,6 +136,7 @@ impl Info {
             free_inodes: live.free_inodes,
             softdep: live.softdep,
             shadow: live.shadow,
+            lfs: live.lfs,
             reclaim: live.reclaim,
             scrub: live.scrub,
             raid: live.raid,
@@ -170,6 +174,7 @@ fn gather(volume: &Volume, found: &Found) -> Info {
         configuration: None,
         softdep: None,
         shadow: None,
+        lfs: None,
         reclaim: None,
         scrub: None,
         raid: None,

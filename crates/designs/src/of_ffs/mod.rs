@@ -197,7 +197,13 @@ pub(crate) async fn open(
 #[error("a UFS2 file system has no zones: its groups follow from its blocks")]
 struct NoZones;
 
+/// Refusal of another one.
+#[derive(Debug, thiserror::Error)]
+#[error("a UFS2 file system has no segments: it writes in place")]
+struct NoSegments;
+
 fn refuse_zones(options: &MkfsOptions) -> Result<(), MkfsError> {
+    options.segment_size.map_or(Ok(()), |_| Err(MkfsError::new(NoSegments)))?;
     options.zone_size.map_or(Ok(()), |_| Err(MkfsError::new(NoZones)))
 }
 

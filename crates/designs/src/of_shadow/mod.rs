@@ -135,6 +135,7 @@ enum Refused {
 fn options_for(sector: u32, options: &MkfsOptions) -> Result<shadow::MkfsOptions, Refused> {
     let MkfsOptions { block_size, zone_size, fragment_size, bytes_per_inode, .. } = *options;
     let absent = [
+        ("segments: it fills zones", options.segment_size.is_some()),
         ("fragments: it keeps files in whole blocks", fragment_size.is_some()),
         ("fixed number of inodes: there is room for a file as long as there is any", {
             bytes_per_inode.is_some()

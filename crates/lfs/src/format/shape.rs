@@ -80,17 +80,17 @@ impl Shape {
 
     /// Dirty blocks of metadata, at most, before a checkpoint is due.
     pub fn dirty(&self) -> u64 {
-        (self.units / 64).clamp(64, MOST_DIRTY)
+        (self.units / 64).clamp(32, MOST_DIRTY)
     }
 
     /// Bytes of staged changes, at most, before changes wait for a commit.
     pub fn staged(&self) -> u64 {
-        (self.units * 8).clamp(64 << 10, MOST_STAGED)
+        (self.units * 8).clamp(24 << 10, MOST_STAGED)
     }
 
     /// Clean segments that a checkpoint may need.
     pub fn for_checkpoint(&self) -> u64 {
-        (self.dirty() + self.dirty() / 4 + 32).div_ceil(self.segment) + 1
+        (self.dirty() + self.dirty() / 4 + 16).div_ceil(self.segment) + 1
     }
 
     /// The same for the cleaner.

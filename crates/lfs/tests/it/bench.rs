@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use enginekit::{Bench, Volume};
 use lfs::{Lfs, MkfsOptions, OpenOptions, mkfs, open};
-use runtime::Runtime;
+use runtime::{Runtime, Timestamp};
 use sim::{Choice, Disk, Executor, Image, Mark, Platter, Prng, Trace};
 
 /// Sizes of a volume.
@@ -36,7 +36,8 @@ pub(crate) async fn made(executor: &Executor, setting: &Setting) -> Rc<Disk> {
         segment_size: Some(setting.segment),
         ..MkfsOptions::default()
     };
-    mkfs(disk.clone(), &options, &executor.runtime()).await.expect("there is room");
+    let (runtime, now) = (executor.runtime(), Timestamp { seconds: 1_800_000_000, nanoseconds: 0 });
+    mkfs(&*disk, &options, &*runtime.random, now).await.expect("there is room");
     disk
 }
 

@@ -24,6 +24,8 @@ use super::disks::{Disks, Images};
 const RUBBISH: u8 = 0xff;
 /// Bytes of a zone, for designs with zones.
 const SMALL_ZONE: u64 = 64 << 10;
+/// The same of a segment, for designs with segments.
+const SMALL_SEGMENT: u64 = 16 << 10;
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
 /// Bytes of memory for a volume.
 const CACHE_BYTES: usize = 4 << 20;
@@ -377,6 +379,7 @@ impl Design {
 
     /// Bytes of each disk of a volume of this size.
     pub(crate) fn home_sizes(self, volume_bytes: u64) -> Vec<u64> {
+        let volume_bytes = self.roomy(volume_bytes);
         match self.device {
             Device::Nvram => vec![volume_bytes, device::NVRAM_BYTES],
             set => {
@@ -385,6 +388,25 @@ impl Design {
                 members.into_iter().chain(nvram).collect()
             }
         }
+    }
+
+    /// The same options with the smallest parts of a volume of this size: zones, or segments. None
+    /// if there is no such volume.
+    fn small_parts(self, options: &MkfsOptions, size: u64) -> Option<MkfsOptions> {
+        let small = |least: u64| Some(least.max(4 * options.block_size.unwrap_or(0)));
+        let zoned = MkfsOptions { zone_size: small(SMALL_ZONE), ..options.clone() };
+        let cut = MkfsOptions { segment_size: small(SMALL_SEGMENT), ..options.clone() };
+        let fits = |one: &MkfsOptions| (self.work().plan)(size, 512, one).is_ok();
+        [zoned, cut].into_iter().find(fits)
+    }
+
+    /// Bytes of a volume: so many, or the next power of two at which there is one.
+    fn roomy(self, volume_bytes: u64) -> u64 {
+        let block_size = Some(Shape::default().block_size);
+        let options = MkfsOptions { block_size, ..MkfsOptions::default() };
+        let has_room = |&size: &u64| self.is_ufs2() || self.small_parts(&options, size).is_some();
+        let sizes = std::iter::successors(Some(volume_bytes), |size| Some(2 * size));
+        sizes.take(8).find(has_room).unwrap_or(volume_bytes)
     }
 
     /// Makes a volume on these disks, without its log.
@@ -409,11 +431,12 @@ impl Design {
             device::make_nvram(&homes).await;
         }
         let volume = self.stack(homes, runtime).await.expect("it is new").volume;
-        // Most sizes are those of UFS2, which another engine may refuse: it has small zones.
+        // Most sizes are those of UFS2, which another engine may refuse: it has small zones, or
+        // small segments.
         let (label, block_size) = (options.label.clone(), options.block_size);
-        let zone_size = Some(SMALL_ZONE.max(4 * block_size.unwrap_or(0)));
-        let others = MkfsOptions { label, block_size, zone_size, ..MkfsOptions::default() };
-        let options = if self.is_ufs2() { options } else { &others };
+        let others = MkfsOptions { label, block_size, ..MkfsOptions::default() };
+        let small = self.small_parts(&others, volume.geometry().size).unwrap_or(others);
+        let options = if self.is_ufs2() { options } else { &small };
         let made = (self.work().make)(&*volume, options, &*runtime.random, now).await;
         made.unwrap_or_else(|error| panic!("the disk does not hold a file system: {error}"));
         volume.flush().await.expect("nothing has failed");

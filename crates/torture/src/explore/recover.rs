@@ -47,8 +47,14 @@ pub(super) fn seed(design: Design, images: &Images) -> u64 {
         return digest.value();
     }
     if !design.is_ufs2() {
-        let last = shadow::look(&Ram::new(images.volume().clone())).now_or_never();
-        let update = last.expect("nothing takes time").map(|seen| seen.update);
+        let volume = Ram::new(images.volume().clone());
+        let look = async {
+            match shadow::look(&volume).await {
+                Ok(seen) => Some(seen.update),
+                Err(_) => lfs::look(&volume).await.ok().map(|seen| seen.checkpoint),
+            }
+        };
+        let update = look.now_or_never().expect("nothing takes time");
         return update.map_or(images.fingerprint() as u64, |update| {
             let mut digest = Digest::new(SEED);
             digest.add(update);
