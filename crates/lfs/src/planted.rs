@@ -25,6 +25,8 @@ planted::bugs! {
     LostLink,
     /// A segment counts as empty while rows are on their way to it.
     UnheldMoves,
+    /// A region is believed whatever the tags of its sectors are.
+    UntaggedRegions,
     /// A claim counts for nothing.
     EatenClaims,
     /// A start does not write stale copies of blocks of the table again.

@@ -1,4 +1,8 @@
 //! A region: the root of a checkpoint.
+//!
+//! Each sector of it, apart from the first with its head, begins with a tag that no other region
+//! has. So a region whose write was cut, and never counted, does not come to life when the write of
+//! a later one is cut in the other half.
 
 use cow::{Head, Place, Pointer, Root, Secret, TREES, Tree, UNIT, WIDTH, view};
 use vnode::chain::Chain;
@@ -7,6 +11,7 @@ use zerocopy::IntoBytes;
 use super::codec::{Reader, Writer};
 use super::head::{opened, sealed};
 use super::kind;
+use crate::planted::{Bug, is_planted};
 
 /// The counts of a live tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,12 +84,15 @@ impl Region {
         write_counts(&mut body, &self.counts, &self.chains);
         [self.rows, self.used, self.answers_begun].into_iter().for_each(|count| body.u64(count));
         write_link(&mut body, &self.log);
-        sealed(body, Self::place(turn), self.number, secret)
+        let tag = tag(self.number, self.epoch);
+        sealed(Writer(tagged(&body.0, tag)), Self::place(turn), self.number, secret)
     }
 
     /// Decodes it; none if the block is something else.
     pub fn read(block: &[u8], turn: u64, secret: &Secret) -> Option<Self> {
-        let (number, mut body) = opened(block, Self::place(turn), secret)?;
+        let (number, body) = opened(block, Self::place(turn), secret)?;
+        let bytes = untagged(body.0, number)?;
+        let mut body = Reader(&bytes);
         let (epoch, is_at_rest) = (body.u64()?, body.u8()? == 1);
         let mut trees = [Tree::default(); TREES];
         for tree in &mut trees {
@@ -108,6 +116,45 @@ impl Region {
             chains,
         })
     }
+}
+
+/// Bytes of a sector.
+const SECTOR: usize = 512;
+/// Bytes of a body in the first sector.
+const FIRST: usize = SECTOR - size_of::<Head>();
+/// Bytes of a body in each of the others.
+const OTHERS: usize = SECTOR - 8;
+
+fn tag(number: u64, epoch: u64) -> [u8; 8] {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ epoch).to_le_bytes()
+}
+
+/// A body with a tag at the beginning of each sector but the first.
+fn tagged(body: &[u8], tag: [u8; 8]) -> Vec<u8> {
+    let mut body = body.to_vec();
+    body.resize(FIRST + (UNIT / SECTOR - 1) * OTHERS, 0);
+    let (first, others) = body.split_at(FIRST);
+    let mut all = first.to_vec();
+    for part in others.chunks(OTHERS) {
+        all.extend_from_slice(&tag);
+        all.extend_from_slice(part);
+    }
+    all
+}
+
+/// The body without its tags; none if one is not that of this region.
+fn untagged(bytes: &[u8], number: u64) -> Option<Vec<u8>> {
+    let (first, others) = bytes.split_at(FIRST);
+    let epoch = u64::from_le_bytes(first[..8].try_into().ok()?);
+    let mut body = first.to_vec();
+    for sector in others.chunks(SECTOR) {
+        let (found, part) = sector.split_at(8);
+        if found != tag(number, epoch) && !is_planted(Bug::UntaggedRegions) {
+            return None;
+        }
+        body.extend_from_slice(part);
+    }
+    Some(body)
 }
 
 pub(crate) fn write_link(body: &mut Writer, link: &Link) {
@@ -151,7 +198,7 @@ pub(crate) fn read_counts(body: &mut Reader<'_>) -> Option<(Counts, Vec<Chain>)>
 const _: () = {
     let trees = TREES * (9 + WIDTH * size_of::<Pointer>());
     let rest = 9 + 44 + 24 + 32 + cow::chains::CHAINS * 20;
-    assert!(size_of::<Head>() + trees + rest <= UNIT);
+    assert!(trees + rest <= FIRST + (UNIT / SECTOR - 1) * OTHERS);
 };
 
 #[cfg(test)]
@@ -177,7 +224,15 @@ mod tests {
         assert_eq!(Region::read(&block, 1, &[3; 16]), Some(region));
         assert_eq!(Region::read(&block, 0, &[3; 16]), None, "it is not the other one");
         assert_eq!(Region::read(&block, 1, &[4; 16]), None, "nor of another volume");
+        let later = Region { number: 10, ..region_of(&block) }.write(1, &[3; 16]);
+        let mut mixed = block.clone();
+        mixed[2 * SECTOR..].copy_from_slice(&later[2 * SECTOR..]);
+        assert_eq!(Region::read(&mixed, 1, &[3; 16]), None, "two halves are no whole");
         block[200] ^= 1;
         assert_eq!(Region::read(&block, 1, &[3; 16]), None);
+    }
+
+    fn region_of(block: &[u8]) -> Region {
+        Region::read(block, 1, &[3; 16]).expect("it was written")
     }
 }
