@@ -10,7 +10,7 @@
 //!
 //! Invariants:
 //! 1. A row is moved when all of its blocks are copied, and none came to it meanwhile.
-//! 2. The cleaner leaves the next checkpoint its segments.
+//! 2. The cleaner leaves the next checkpoint its segments, and those of the batch before it.
 //!
 //! Not asserted: 1, which `rows` asserts; 2, which the takes below say.
 
@@ -110,8 +110,8 @@ impl Log {
             let fits = copies.partition_point(|(mover, _)| mover.used.count() <= left);
             let index = if fits > 0 { fits - 1 } else { copies.len() - 1 };
             let count = copies[index].0.used.count();
-            let leaving = self.for_checkpoint() + 1; // invariant 2
-            let Some(place) = self.rows.hold_units(count, leaving) else { break };
+            let place = self.rows.hold_units(count, self.for_next()); // invariant 2
+            let Some(place) = place else { break };
             let (mover, data) = copies.remove(index);
             writes.insert(place * UNIT as u64, data);
             moves.push((mover, place));
@@ -142,7 +142,7 @@ impl Log {
         };
         victims.retain(|&(_, live, _)| live < all);
         victims.sort_by(|one, other| score(other.1, other.2).total_cmp(&score(one.1, one.2)));
-        let spare = self.rows.clean().saturating_sub(self.for_checkpoint() + 2) * all;
+        let spare = self.rows.clean().saturating_sub(self.for_next()) * all;
         let room = (spare + self.rows.left(Which::Beside)).min(ROUND.max(2 * all));
         let goal = (self.wanted().saturating_sub(self.rows.clean()) + 4) * all;
         let (mut moved, mut won, mut chosen) = (0, 0, Vec::new());

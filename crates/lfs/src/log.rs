@@ -370,10 +370,14 @@ impl Log {
 
     /// Makes staged changes durable.
     async fn commit(&self) -> Result<(), FsError> {
-        let leaving = if self.is_packed.get() { 0 } else { self.for_others() };
+        // What is dead becomes clean with a checkpoint: only if nothing is, a commit takes more.
+        let is_packed = self.is_packed.get() && self.rows.dead() == 0;
+        let least = self.for_checkpoint() + self.shape.for_commit();
+        let leaving = if is_packed { least.min(self.for_others()) } else { self.for_others() };
         match self.seal(leaving) {
             Some(batch) => self.write_out(batch).await,
             None => {
+                self.is_packed.set(false);
                 self.tend();
                 self.wants_checkpoint.set(true);
                 if self.is_writing.get() {
@@ -398,9 +402,8 @@ impl Log {
     /// Ends the open batch (invariant 2). None if it needs more clean segments than those beyond
     /// `leaving`.
     pub(crate) fn seal(&self, leaving: u64) -> Option<Batch> {
-        let most = self.staged_most();
-        let segments = most.div_ceil(self.shape.segment) + 1;
-        if self.rows.left(Which::Log) < most && self.rows.clean() < leaving + segments {
+        let has_left = self.rows.left(Which::Log) >= self.staged_most();
+        if !has_left && self.rows.clean() < leaving + self.for_batch() {
             return None;
         }
         let open = std::mem::take(&mut *self.open.borrow_mut());
@@ -436,6 +439,11 @@ impl Log {
         });
         let (riding, ranges) = (riding.into_iter().collect(), runs(writes, LONGEST));
         Some(Batch { through, sequence: link.sequence, ranges, riding, needs_flush })
+    }
+
+    /// Clean segments that the next summary takes, at most.
+    pub(crate) fn for_batch(&self) -> u64 {
+        self.staged_most().div_ceil(self.shape.segment) + 1
     }
 
     /// Units that the next summary takes, at most, with the place of the one after it.

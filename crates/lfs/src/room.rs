@@ -160,9 +160,16 @@ impl Log {
         self.shape.for_checkpoint() + self.shape.for_cleaner()
     }
 
-    /// Clean segments that the next checkpoint takes, at most.
+    /// Clean segments that the next checkpoint takes, at most, with changes that are ready.
     pub(crate) fn for_checkpoint(&self) -> u64 {
-        (self.nodes.dirty_count() + 16).div_ceil(self.shape.segment) + 1
+        let dirty = self.nodes.dirty_count() + self.live.promised.units();
+        (dirty + 16).div_ceil(self.shape.segment) + 1
+    }
+
+    /// The same, with the batch before it. Changes wait while there are so few clean segments that
+    /// this matters.
+    pub(crate) fn for_next(&self) -> u64 {
+        self.for_checkpoint() + self.for_batch() + 1
     }
 
     /// Begins a checkpoint if one is due, and the cleaner if segments are short.
@@ -188,7 +195,8 @@ impl Log {
             let dirty = self.nodes.dirty_count() + self.live.promised.units();
             let is_much = dirty > 0 && dirty + cost > self.shape.dirty();
             let is_long = self.staged_bytes() > self.shape.staged();
-            let is_short = self.rows.clean() < self.for_others() && !self.is_packed.get();
+            let is_packed = self.is_packed.get() && self.rows.dead() == 0;
+            let is_short = self.rows.clean() < self.for_others() && !is_packed;
             if !is_much && !is_long && !is_short {
                 return Ok(());
             }
@@ -196,6 +204,7 @@ impl Log {
                 self.wants_checkpoint.set(true);
             }
             if is_short {
+                self.wants_checkpoint.set(self.wants_checkpoint.get() || self.rows.dead() > 0);
                 self.tend();
             }
             if self.has_staged() {

@@ -97,7 +97,7 @@ impl Shape {
     pub fn for_cleaner(&self) -> u64 {
         let share = self.segments() * u64::from(self.reserve) / 100;
         let others = self.for_checkpoint() + self.for_commit();
-        share.saturating_sub(others).max(self.for_checkpoint()).max(3)
+        share.saturating_sub(others).max(others).max(3)
     }
 
     /// The same for commits: twice the staged changes, a summary, and an end of a segment.
