@@ -155,6 +155,13 @@ fn pinned_blocks_count_for_room_only_where_all_go_below() {
     assert!(directory.are_refused(true));
     directory.pin(8..12);
     assert_eq!((directory.dirty(), directory.pinned()), (3, 1), "others are pinned by now");
+    let mut directory = with_dirty(&[1]);
+    directory.pin(0..4);
+    assert!(!directory.are_refused(false) && !directory.are_refused(true), "nothing was tried");
+    try_below(&mut directory, 1, Outcome::Refused);
+    assert!(!directory.are_refused(false) && directory.are_refused(true));
+    try_below(&mut directory, 1, Outcome::Below);
+    assert!(!directory.are_refused(false) && !directory.are_refused(true), "nothing is dirty");
 }
 
 #[test]
