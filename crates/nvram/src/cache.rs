@@ -478,7 +478,8 @@ impl Cache {
             return Ok(());
         };
         let _alone = twin.hold_label(1 - number).await;
-        let before = self.label.get();
+        let known = self.label.get();
+        let before = twin.latest_label(1 - number, known);
         let generation = before.generation + 1;
         let begins = |ahead, is_begun| {
             let label = Label { generation, is_begun, number: before.number + ahead, ..before };
@@ -486,6 +487,7 @@ impl Cache {
         };
         // The label that is being written may have the next number.
         write_labels(other, &self.layout, &begins(2, false)).await?;
+        twin.check_latest(self.label.get(), [known, before]);
         self.label.set(begins(2, false));
         partner.call(number, true, generation).await?;
         write_labels(other, &self.layout, &begins(3, true)).await?;

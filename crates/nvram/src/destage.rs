@@ -381,3 +381,46 @@ impl Cache {
         drained
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use block::BlockDevice;
+    use sim::{Disk, Executor, Image};
+
+    use super::*;
+    use crate::{make, open};
+
+    const ID: [u8; 16] = [3; 16];
+
+    #[test]
+    fn a_second_copy_of_marks_that_was_whole_is_believed_for_a_minute() {
+        let executor = Executor::new(1);
+        let disk = |size| Disk::new(&executor, Image::zeroed(size));
+        let (below, memory) = (disk(1 << 20), disk(360 << 10));
+        let device: Rc<dyn BlockDevice> = memory.clone();
+        let nvram = executor.block_on(async {
+            make(&device, ID, 1 << 20).await.expect("it is large enough");
+            open(below, device, executor.runtime(), ID).await.expect("it is its own").0
+        });
+        let cache = &nvram.cache;
+        // A new memory has no marks yet.
+        executor.block_on(cache.write_mark_sectors(&[0], [0, 1])).expect("nothing fails");
+        let is_whole = || executor.block_on(cache.has_whole_second(0));
+        assert!(is_whole());
+        let at = cache.runtime.clock.now();
+        let place = cache.layout.map(0)[1];
+        memory.rot(place + 100, 1);
+        assert!(is_whole(), "the look was a short time ago");
+        let is_over = |age: Duration| {
+            cache.whole_marks.borrow_mut().insert(0, at);
+            executor.run_for(at.after(age).since(cache.runtime.clock.now()));
+            assert_eq!(cache.runtime.clock.now(), at.after(age));
+            !is_whole()
+        };
+        assert!(!is_over(TRUST - Duration::from_nanos(1)) && is_over(TRUST));
+        assert!(!is_whole(), "a damaged one is not believed later");
+        // The marks are written over the damaged copy.
+        executor.block_on(cache.write_marks(&[0])).expect("nothing fails");
+        assert!(is_whole());
+    }
+}

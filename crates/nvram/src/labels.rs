@@ -34,3 +34,41 @@ pub(crate) async fn write_labels(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use block::Verb;
+    use sim::{Disk, Effect, Executor, Fault, Image};
+
+    use super::*;
+    use crate::format::LEAST_BUFFERS;
+    use crate::opening::first_label;
+
+    /// One copy of a label is damaged, and the first write of the next label is not answered. Gives
+    /// which copies have the next one.
+    fn written_first(damaged: usize) -> [bool; 2] {
+        let executor = Executor::new(1);
+        let layout = Layout { size: Layout::size_for(LEAST_BUFFERS), buffers: LEAST_BUFFERS };
+        let memory = Disk::new(&executor, Image::zeroed(layout.size));
+        let label = first_label(&layout, [1; 16], 1 << 20);
+        executor.block_on(write_labels(&*memory, &layout, &label)).expect("nothing fails");
+        memory.rot(layout.labels()[damaged] + 40, 1);
+        memory.inject(Fault::on(Verb::Write, Effect::Silent).nth(2));
+        let next = Label { number: 2, ..label };
+        let writing = write_labels(&*memory, &layout, &next);
+        assert!(executor.block_on_for(Duration::from_secs(1), writing).is_none());
+        layout.labels().map(|at| {
+            let mut bytes = [0; LABEL as usize];
+            memory.contents().read(at, &mut bytes);
+            Label::decode(&bytes).is_ok_and(|label| label.number == 2)
+        })
+    }
+
+    #[test]
+    fn a_damaged_copy_of_a_label_is_written_before_the_whole_one() {
+        assert_eq!(written_first(0), [true, false]);
+        assert_eq!(written_first(1), [false, true]);
+    }
+}

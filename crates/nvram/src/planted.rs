@@ -67,6 +67,8 @@ planted::bugs! {
     FirstLabelFirst,
     /// A copy is called out on a label that another task is writing.
     CrossedLabels,
+    /// A copy is called out, or filled, on the label of before the one that was just written.
+    StaleLabels,
     /// Pinned blocks go below as all others do.
     LoosePins,
     /// Pinned blocks stay when everything is to go below.

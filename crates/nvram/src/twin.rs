@@ -16,6 +16,7 @@
 //! 2. A copy that has missed a change does not count, durably, before the change is answered.
 //! 3. The last copy is never called out: its failure is that of the memory.
 //! 4. A copy counts again when it has everything.
+//! 5. A label of a copy is made from the latest label that the copy has.
 //!
 //! Not asserted: 1, 2 and 4, which are about the medium and which `tests/it/twins.rs` breaks.
 
@@ -80,6 +81,9 @@ struct Shared {
     calling: Lock,
     /// Held by whoever writes the label of a copy.
     labelling: [Lock; 2],
+    /// The last label that this process has written to each copy. The volume's label follows when
+    /// every copy has it.
+    labels: [Cell<Option<Label>>; 2],
     /// Whether a copy was called out, and the volume does not say so durably yet.
     is_unrecorded: Cell<bool>,
     calls_out: RefCell<Option<CallsOut>>,
@@ -133,6 +137,7 @@ impl Twin {
             pending: RefCell::default(),
             calling: Lock::default(),
             labelling: Default::default(),
+            labels: Default::default(),
             is_unrecorded: Cell::new(false),
             calls_out: RefCell::default(),
             failure: RefCell::default(),
@@ -194,7 +199,9 @@ impl Twin {
                 if latest.get() != before && !is_planted(Bug::CrossedLabels) {
                     return Ok(());
                 }
-                write_labels(&*copy, &layout, &label_of(&label, number)).await
+                write_labels(&*copy, &layout, &label_of(&label, number)).await?;
+                twin.0.labels[number].set(Some(label));
+                Ok(())
             };
             write.boxed_local()
         };
@@ -205,6 +212,21 @@ impl Twin {
     pub(crate) async fn hold_label(&self, number: usize) -> Option<Permit> {
         let is_alone = !is_planted(Bug::CrossedLabels);
         if is_alone { Some(self.0.labelling[number].exclusive().await) } else { None }
+    }
+
+    /// The latest label of a copy, given that of the volume. The copy may have a later one: the
+    /// task that wrote it has not heard of that yet.
+    pub(crate) fn latest_label(&self, number: usize, known: Label) -> Label {
+        let written = self.0.labels[number].get().filter(|label| label.number > known.number);
+        written.filter(|_| !is_planted(Bug::StaleLabels)).unwrap_or(known)
+    }
+
+    /// Checks the volume's label before one that was made from the latest of a copy takes its
+    /// place. The copy's label is held meanwhile: only the task that wrote its latest one may have
+    /// gone on.
+    pub(crate) fn check_latest(&self, now: Label, expected: [Label; 2]) {
+        let is_wrong = is_planted(Bug::CrossedLabels) || is_planted(Bug::StaleLabels);
+        assert!(expected.contains(&now) || is_wrong, "invariant 5: {now:?} is overwritten");
     }
 
     /// Ends a fill that is under way, soon.

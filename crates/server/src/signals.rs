@@ -2,17 +2,24 @@
 //!
 //! [`Signals`] come first, before volumes are opened: a signal without a handler would kill the
 //! process. A signal to end that arrives while volumes are being opened takes effect afterwards, so
-//! that they are left clean; a second one ends the start at once.
+//! that they are left clean; a second one ends the start at once. So does the first if the start
+//! waits, or comes to wait, for a disk that does not answer.
+
+use std::time::Duration;
 
 use dispatch::Volume;
 use futures::future::{Either, pending, select};
 use futures::{FutureExt, pin_mut};
 use runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::sleep;
 
 use crate::control::{Control, Desk};
 use crate::ready::ReadyInfo;
 use crate::server::{ServeError, Server, ServerHandle, Settings, shut_down};
+
+/// Time between two looks at a start that a signal is to end when it waits for a disk.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Serves `volumes` until SIGTERM or SIGINT, and shuts them down. Calls `ready` once, when clients
 /// are accepted. SIGHUP reloads the exports. The `desks` answer requests until the volumes are shut
@@ -98,8 +105,8 @@ impl Signals {
         })
     }
 
-    /// Runs the work before serving. A signal to end takes effect afterwards. A second one takes
-    /// effect at once, and so does the first while the start waits for a disk that does not answer.
+    /// Runs the work before serving. A signal to end takes effect afterwards, or as soon as the
+    /// start waits for a disk that does not answer. A second one takes effect at once.
     /// SIGHUP has nothing to reload yet.
     ///
     /// # Errors
@@ -111,12 +118,25 @@ impl Signals {
     ) -> Result<T, ServeError> {
         pin_mut!(start);
         loop {
-            let asked = match select(start.as_mut(), self.next().boxed_local()).await {
-                Either::Left((done, _)) => return Ok(done),
-                Either::Right((asked, _)) => asked,
+            if self.was_asked && is_waiting() {
+                return Err(ServeError::Interrupted);
+            }
+            let was_asked = self.was_asked;
+            // The start may come to wait for a disk after the signal.
+            let look = async {
+                if was_asked {
+                    sleep(POLL_INTERVAL).await;
+                } else {
+                    pending::<()>().await;
+                }
             };
-            let is_end = asked == Asked::End;
-            if is_end && (is_waiting() || std::mem::replace(&mut self.was_asked, true)) {
+            let asked = select(self.next().boxed_local(), look.boxed_local());
+            let asked = match select(start.as_mut(), asked).await {
+                Either::Left((done, _)) => return Ok(done),
+                Either::Right((Either::Left((asked, _)), _)) => Some(asked),
+                Either::Right((Either::Right(_), _)) => None,
+            };
+            if asked == Some(Asked::End) && std::mem::replace(&mut self.was_asked, true) {
                 return Err(ServeError::Interrupted);
             }
         }

@@ -5,7 +5,7 @@
 #[allow(dead_code)]
 mod memory;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -122,10 +122,18 @@ fn a_second_signal_ends_it_at_once() {
 
 /// A start that takes as long as `opening`, under signals.
 fn starting<F: Future<Output = ()>>(opening: impl FnOnce() -> F) -> (bool, bool) {
+    starting_with(opening, || false)
+}
+
+/// The same, where the start may wait for a disk.
+fn starting_with<F: Future<Output = ()>>(
+    opening: impl FnOnce() -> F,
+    is_waiting: impl Fn() -> bool,
+) -> (bool, bool) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let ended = reactor::block_on(|runtime| async move {
         let mut signals = Signals::new().expect("they can be received");
-        if let Err(ServeError::Interrupted) = signals.while_starting(opening(), || false).await {
+        if let Err(ServeError::Interrupted) = signals.while_starting(opening(), is_waiting).await {
             return (false, false);
         }
         let (data, settings) = (MemoryFileSystem::new(), Settings::default());
@@ -145,6 +153,22 @@ fn a_signal_while_it_starts_is_heeded_when_it_has_started() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     assert_eq!(starting(opening), (true, true), "it ends well, and leaves its volume clean");
+}
+
+#[test]
+fn a_signal_ends_a_start_that_waits_for_a_disk_or_comes_to_wait() {
+    for is_early in [true, false] {
+        let is_waiting = Rc::new(Cell::new(is_early));
+        let waits = is_waiting.clone();
+        let opening = || async move {
+            send("-TERM");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            waits.set(true);
+            std::future::pending().await
+        };
+        let ended = starting_with(opening, || is_waiting.get());
+        assert_eq!(ended, (false, false), "waits from the beginning: {is_early}");
+    }
 }
 
 #[test]

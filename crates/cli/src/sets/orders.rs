@@ -64,7 +64,7 @@ pub(crate) struct Orders {
     open: OpenSet,
     volume: Rc<Volume>,
     jobs: Jobs,
-    /// Whether a member is being rebuilt.
+    /// Whether a member is being rebuilt, or a disk leaves the lists.
     is_busy: Rc<Cell<bool>>,
     is_scrubbing: Rc<Cell<bool>>,
     /// Disks that are being read, and have not answered yet.
@@ -251,10 +251,11 @@ impl Orders {
             self.note().await; // restores the old list
             return Err(refusal(format_args!("{}: {error}", path.display())));
         }
+        // On the list while it is open: a task that removes it meanwhile finds it in use, or here.
+        let others = |spare: &PathBuf| real(spare) != path;
+        self.open.spares.borrow_mut().retain(others);
+        self.open.spares.borrow_mut().push(path);
         let _ = device.close().await; // its label is durable
-        let mut spares = self.open.spares.borrow_mut();
-        spares.retain(|spare| real(spare) != path);
-        spares.push(path);
         Ok(())
     }
 

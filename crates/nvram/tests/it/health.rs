@@ -280,3 +280,20 @@ fn a_reading_that_hangs_is_a_bad_one_and_no_other_begins() {
     assert_eq!(source.begun.get(), begun);
     executor.block_on(device.close()).expect("a stop waits for no reading");
 }
+
+#[test]
+fn a_write_past_a_bad_battery_tries_a_block_again_that_had_no_room() {
+    let running = Running::of(1, &new_volume());
+    let executor = &running.world.executor;
+    let device = running.open().expect("it is its own");
+    let write = |byte| device.write(0, block(byte), Durability::Through);
+    executor.block_on(write(1)).expect("nothing fails");
+    running.world.below.inject(Fault::on(Verb::Write, Effect::NoSpace).forever());
+    assert!(executor.block_on(device.settle(false)).is_err());
+    running.world.below.heal();
+    device.heed(Health::Low);
+    executor.block_on(write(2)).expect("there is room again");
+    let mut bytes = [0];
+    durable_below(&running).read(0, &mut bytes);
+    assert_eq!(bytes, [2]);
+}

@@ -521,3 +521,106 @@ fn both_parts_of_a_memory_hear_of_a_flush_that_failed() {
         }
     });
 }
+
+#[test]
+fn a_disk_below_that_fails_ends_the_volume_and_one_without_room_does_not() {
+    for (effect, is_whole) in [(Effect::NoSpace, true), (Effect::Eio, false)] {
+        let world = World::new(1, &made());
+        world.executor.block_on(async {
+            let (device, _) = world.open().await;
+            let write = || device.write(0, block(1, 4096), Durability::Through);
+            write().await.expect("it is whole");
+            world.below.inject(Fault::on(Verb::Write, effect).forever());
+            assert!(device.settle(false).await.is_err());
+            assert_eq!((write().await.is_ok(), device.status().has_failed), (is_whole, !is_whole));
+        });
+    }
+}
+
+#[test]
+fn a_disk_without_room_is_tried_once_a_second() {
+    let world = World::new(1, &made());
+    let device = world.executor.block_on(world.open()).0;
+    world.executor.block_on(async {
+        for place in (0..20).step_by(2) {
+            let write = device.write(place * 4096, block(1, 4096), Durability::Through);
+            write.await.expect("it is whole");
+        }
+    });
+    world.below.inject(Fault::on(Verb::Write, Effect::NoSpace).forever());
+    device.hurry(true);
+    let before = world.below.counters().writes;
+    world.executor.run_for(Duration::from_secs(20));
+    let rounds = (world.below.counters().writes - before) / 10;
+    assert!((10..=25).contains(&rounds), "{rounds} in 20 seconds");
+}
+
+/// The last entry had not been called durable, and a start can write it again or cannot. Gives its
+/// sequence, and the one up to which the start calls all durable.
+fn said_of_the_last_entry(is_written_again: bool) -> (u64, u64) {
+    let world = World::new(1, &made());
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        device.write(0, block(1, 4096), Durability::Through).await.expect("it is whole");
+    });
+    let world = World::new(2, &world.kill());
+    let (slot, last) = last_of(&world.memory.contents(), 0);
+    if !is_written_again {
+        let fault = Fault::on(Verb::Write, Effect::Dead).within(slot..slot + SLOT);
+        world.memory.inject(fault.forever());
+    }
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        assert_eq!(byte(&device, 0, 4096).await, Some(1));
+        (last.sequence, device.label().durable)
+    })
+}
+
+#[test]
+fn a_start_calls_an_entry_durable_that_it_has_written_again_and_no_other() {
+    let (last, durable) = said_of_the_last_entry(true);
+    assert_eq!(last, durable);
+    let (last, durable) = said_of_the_last_entry(false);
+    assert!(durable < last, "{durable} {last}");
+}
+
+#[test]
+fn a_start_writes_a_damaged_copy_of_marks_before_the_whole_one() {
+    for damaged in 0..2 {
+        let mut platters = made();
+        let mut image = World::new(1, &platters).memory.contents();
+        let map = layout().map(0);
+        image.write(map[1 - damaged], &encode_marks(&ID, 1, &[0; 56]));
+        platters.memory = Platter::new(image, Honesty::Honest);
+        let world = World::new(2, &platters);
+        world.memory.rot(map[damaged] + 100, 1);
+        let whole = map[1 - damaged]..map[1 - damaged] + 512;
+        world.memory.inject(Fault::on(Verb::Write, Effect::Silent).within(whole));
+        let opening = world.try_open();
+        assert!(world.executor.block_on_for(Duration::from_secs(1), opening).is_none());
+        let is_whole = map.map(|at| {
+            let mut bytes = [0; 512];
+            world.memory.contents().read(at, &mut bytes);
+            decode_marks(&bytes, &ID).is_some()
+        });
+        assert_eq!(is_whole, [true; 2], "damaged: {damaged}");
+    }
+}
+
+#[test]
+fn a_start_that_has_voided_a_torn_entry_calls_all_before_and_behind_it_durable() {
+    let mut platters = written_twice();
+    let mut image = World::new(1, &platters).memory.contents();
+    let (slot, second) = last_of(&image, 0);
+    let beside = last_of(&image, BESIDE).1.sequence;
+    image.write(slot + 512 + 2048, &[1; 2048]);
+    image.write(slot + 512 + 4096, &[0; 512]);
+    platters.memory = Platter::new(image, Honesty::Honest);
+    let world = World::new(2, &platters);
+    let unread = Fault::on(Verb::Read, Effect::Eio).within(slot..slot + 512).forever();
+    world.memory.inject(unread);
+    world.executor.block_on(async {
+        let (device, _) = world.open().await;
+        assert!(second.sequence < beside && device.label().durable >= beside);
+    });
+}

@@ -737,3 +737,23 @@ fn one_of_two_labels_is_whole_whoever_writes_them() {
         assert_ne!(crate::with(bug, cuts_that_leave_no_label), 0);
     }
 }
+
+#[test]
+fn what_a_start_on_both_shows_survives_a_cut_whatever_failed_before() {
+    let running = Running::of(2, &written());
+    let device = running.open([true; 2]).expect("both are its own");
+    for number in 0..2 {
+        running.memory(number).inject(Fault::on(Verb::Flush, Effect::Eio).forever());
+    }
+    let write = device.write(0, block(9), Durability::Plain);
+    running.executor.block_on(write).expect("both have it in a cache");
+    let _ = running.executor.block_on_for(Duration::from_millis(10), device.flush());
+    let running = Running::of(3, &running.kill());
+    let device = running.open([true; 2]).expect("both are its own");
+    let shown = byte(&running, &device, 0);
+    let memories = [0, 1].map(|at| whole(running.memory(at).platter().durable_image()));
+    let volume = Volume { memories, ..running.kill() };
+    let running = Running::of(4, &volume);
+    let device = running.open([true; 2]).expect("both are its own");
+    assert_eq!((shown, byte(&running, &device, 0)), (Some(9), Some(9)));
+}

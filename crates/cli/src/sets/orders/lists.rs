@@ -9,10 +9,14 @@
 //! 1. The lists are read, changed and written by one task at a time, which has the token of
 //!    [`OpenSet::list_turn`](crate::stack::OpenSet): a write waits for the folder's disk, and none
 //!    takes back what another has changed meanwhile.
+//! 2. While a disk leaves the lists, no disk begins to become a member: it might be the same.
 //!
-//! Not asserted: 1, which each function that changes them keeps.
+//! Not asserted: 1, which each function that changes them keeps; 2, which a type reserves
+//! ([`Reserved`]).
 
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use block::file::{Access, DiskFile};
 use duramen_settings::{RaidSettings, Settings};
@@ -37,14 +41,25 @@ pub(in crate::sets) enum Removed {
     Path(PathBuf),
 }
 
+/// The right to make a disk a member, held by a task that makes none: until it is dropped, nobody
+/// makes one.
+struct Reserved(Rc<Cell<bool>>);
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
 impl Orders {
     /// Removes a path from the lists: of a spare, of a member that is out, or of a disk that no
     /// longer exists.
     pub(in crate::sets) async fn remove(&self, removed: Removed) -> Result<(), Refused> {
         let turn = self.open.list_turn.acquire(1).await;
-        if self.is_busy.get() {
+        if self.is_busy.replace(true) {
             return Err(refusal("a member is being made: wait for its end"));
         }
+        let reserved = Reserved(self.is_busy.clone());
         let path = match removed {
             Removed::Slot(slot) => self.path_of(slot)?,
             Removed::Path(path) => real_place(&path),
@@ -70,9 +85,9 @@ impl Orders {
         self.write(&listed, &spares).await.map_err(refusal)?;
         *self.open.listed.borrow_mut() = listed;
         *self.open.spares.borrow_mut() = spares;
-        drop(turn);
         self.open.members.borrow_mut().retain(|one| !is_its(one));
         self.open.forget_returned(&path);
+        drop((turn, reserved)); // the disk may hang
         if was_spare {
             self.unmark(path, set).await;
         }
@@ -97,7 +112,8 @@ impl Orders {
     }
 
     /// Removes the spare label from a disk, if the disk is present. Otherwise the next start would
-    /// take it for a spare that was moved.
+    /// take it for a spare that was moved. A disk that is on a list again by now has its label for
+    /// another reason.
     async fn unmark(&self, path: PathBuf, set: Id) {
         let place = path.clone();
         let opened = elsewhere(move || {
@@ -105,10 +121,16 @@ impl Orders {
         });
         let unmarked = match opened.await {
             None => return,
+            Some(Err(_)) if self.is_on_a_list(&path) => return,
             Some(Err(error)) => Err(error.to_string()),
             Some(Ok(disk)) => {
                 let device = (self.device)(disk.large_past_cache());
-                let forgot = raid::forget_spare(&*device).await.map_err(|error| error.to_string());
+                // It is open for this task alone: what it is now, it stays.
+                let is_spare = raid::spare_of(&*device).await == Ok(Some(set));
+                let forgot = match is_spare && !self.is_on_a_list(&path) {
+                    true => raid::forget_spare(&*device).await.map_err(|error| error.to_string()),
+                    false => Ok(()),
+                };
                 let _ = device.close().await; // the change of its label is durable
                 forgot
             }
@@ -117,6 +139,12 @@ impl Orders {
             let path = path.display();
             words::say(format_args!("{path}: it still says that it is a spare: {why}"));
         }
+    }
+
+    /// Whether a path is on a list of the set.
+    fn is_on_a_list(&self, path: &Path) -> bool {
+        let has = |list: &RefCell<Vec<PathBuf>>| list.borrow().iter().any(|one| real(one) == path);
+        has(&self.open.listed) || has(&self.open.spares)
     }
 
     /// Lists the path of a new member for the next start. The old member leaves the list now if it
@@ -249,4 +277,94 @@ fn merged(there: Vec<PathBuf>, noted: &[PathBuf], new: &[PathBuf]) -> Vec<PathBu
         }
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use block::Durability;
+    use clap::Parser;
+    use futures::future::join;
+
+    use super::*;
+    use crate::mkfs;
+    use crate::mkfs_arguments::MkfsArguments;
+    use crate::sets::change;
+    use crate::stack::Stack;
+    use crate::volume::Volume;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: MkfsArguments,
+    }
+
+    /// A folder of a test, which goes with it.
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).expect("it is ours");
+        }
+    }
+
+    /// A mirror whose second member has missed a write and is back, and the path of that.
+    fn with_one_out(scratch: &Scratch) -> (Volume, PathBuf) {
+        fs::create_dir_all(scratch.0.join("drawer")).expect("there is room");
+        let names = ["volume", "one", "other", "drawer/away"];
+        let [volume, one, other, away] = names.map(|name| scratch.0.join(name));
+        for disk in [&one, &other] {
+            let file = fs::File::create(disk).expect("there is room");
+            file.set_len(64 << 20).expect("it is sparse");
+        }
+        let words = ["mkfs".as_ref(), &*volume, "--raid1".as_ref(), &*one, &*other];
+        let Line { arguments } = Line::parse_from(words.into_iter().chain(["--sparse".as_ref()]));
+        mkfs::run(&arguments, &mut Vec::new()).expect("the disks are empty");
+        let volume = Volume::find(&volume).expect("it was made");
+        fs::rename(&other, &away).expect("it is there");
+        let write = async |_: &Orders, stack: &Stack| {
+            let written = stack.disk.write(0, vec![vec![0; 4096].into()], Durability::Through);
+            written.await.map_err(refusal)
+        };
+        change(&volume, write).expect("the other one is in");
+        fs::rename(&away, &other).expect("it is there");
+        (volume, real(&other))
+    }
+
+    #[test]
+    fn a_disk_that_leaves_the_lists_does_not_become_a_member_meanwhile() {
+        for is_removed_first in [true, false] {
+            let name = format!("duramen-lists-{is_removed_first}-{}", std::process::id());
+            let scratch = Scratch(std::env::temp_dir().join(name));
+            let (volume, disk) = with_one_out(&scratch);
+            let both = async |orders: &Orders, _: &Stack| {
+                let remove = orders.remove(Removed::Path(disk.clone()));
+                let begin = orders.begin(1, &disk, false);
+                let (removed, begun) = match is_removed_first {
+                    true => join(remove, begin).await,
+                    false => {
+                        let (begun, removed) = join(begin, remove).await;
+                        (removed, begun)
+                    }
+                };
+                let why = [removed.clone().err(), begun.as_ref().err().cloned()];
+                let done = (removed.is_ok(), begun.is_ok());
+                assert_eq!(done, (is_removed_first, !is_removed_first), "{why:?}");
+                if let Ok(replacing) = begun {
+                    let (member, replaced) = (replacing.member, replacing.replaced);
+                    let made = replacing.carry_out(&orders.open.set, |_, _| ()).await;
+                    made.expect("nothing fails");
+                    orders.is_made(member, replaced).await;
+                }
+                let slot = orders.open.set.label().slots[1];
+                Ok(slot.standing == Standing::InSync)
+            };
+            let is_in = change(&volume, both).expect("nothing fails");
+            let settings = fs::read_to_string(volume.path.join(SETTINGS_NAME));
+            let is_listed =
+                settings.expect("it is a volume").contains(disk.to_str().expect("text"));
+            assert_eq!((is_in, is_listed), (!is_removed_first, !is_removed_first));
+        }
+    }
 }

@@ -43,6 +43,9 @@ impl Orders {
                 let place = path.clone();
                 let look = move || open_member(&place, &set, &member);
                 let Some(Some((found, disk))) = self.look_at(path, look).await else { continue };
+                if !self.open.listed.borrow().contains(path) {
+                    continue; // it was removed meanwhile
+                }
                 self.open.late.borrow_mut().remove(&slot);
                 if has_gone_on_without(&found.label, &self.open.set.label()) {
                     words::say(format_args!(

@@ -226,6 +226,11 @@ pub(super) const ROWS: &[Row] = &[
         How::Case("two-faults sync raid5: 3 8192 spare unread 50814496935952"),
     ),
     row(
+        "raid/CopiedDamage",
+        PARITY,
+        How::Case("two-faults sync raid5: 5 4096 replaced rot-table 237"),
+    ),
+    row(
         "raid/HastyReplacements",
         MIRRORS,
         How::Case("two-faults sync raid1: 2 16384 replaced rot-label 151847872779990"),

@@ -2,6 +2,7 @@
 //!
 //! * A block shows a version that it may show, and the same at every recovery.
 //! * A block is unreadable only if the [solver](super::solver) finds no way to read it.
+//! * A replacement that has ended leaves two copies of each table of checksums.
 //! * A scrub lists exactly the unreadable blocks. Where it lists none, all members are in, they are
 //!   consistent, nothing is left to repair, and any one of them can be lost.
 
@@ -23,6 +24,8 @@ use super::workload::{Call, Done, Versions};
 pub(super) struct CutStory<'s> {
     pub(super) story: &'s Story,
     pub(super) serial: u64,
+    /// The cut is behind everything that was recorded.
+    pub(super) is_end: bool,
     /// Every disk as the cut has left it, unplugged ones included.
     pub(super) disks: Disks,
     pub(super) rotten: Rotten,
@@ -76,6 +79,9 @@ impl CutStory<'_> {
         let is_late = matches!(occasion, Occasion::Late | Occasion::FailedStart | Occasion::Away)
             || prng.chance(1, 8) && occasion != Occasion::Whole;
         let mut expected = self.expected(is_late);
+        if self.is_end && self.story.is_closed {
+            self.lose_other_tables(&witness, &expected)?;
+        }
         if is_late {
             self.start_without(absent, &mut disks, &mut witness, &mut expected, prng)?;
         }
@@ -89,6 +95,42 @@ impl CutStory<'_> {
     /// Whether the absent member of a set with a spare is lost for good: in half of the stories.
     fn is_gone(&self) -> bool {
         self.story.case.seed.is_multiple_of(2)
+    }
+
+    /// The tables of the leaving disk had rotted. Loses the disk with their other copies, and lets
+    /// rot what they cover: no rotten block is shown.
+    fn lose_other_tables(&self, witness: &Witness, expected: &Expected) -> Result<(), String> {
+        let Story { absent, shape, .. } = self.story;
+        let of_leaving = self.rotten.sums.iter().filter(|(_, holder)| holder == absent);
+        for &(slot, _) in of_leaving {
+            let mut holders = shape.tables_of(slot).map(|(holder, _)| holder).into_iter();
+            let other = holders.find(|holder| holder != absent).expect("two disks have copies");
+            if other == slot {
+                continue;
+            }
+            let mut disks = self.disks.clone();
+            (disks[other], disks[*absent]) = (None, None);
+            let disk = if slot == *absent { shape.members } else { slot };
+            let Some(image) = &mut disks[disk] else { continue };
+            for column in 0..shape.columns() {
+                let mut byte = [0];
+                image.read(shape.column_at(column), &mut byte);
+                image.write(shape.column_at(column), &[byte[0] ^ 1]);
+            }
+            let executor = Executor::new(7);
+            let world = World::new(&executor, &disks);
+            let look = async {
+                let set = world.open(Some(witness.clone())).await?;
+                Ok::<_, String>(Look::at(&set, shape.blocks()).await)
+            };
+            let look = executor.block_on_for(PATIENCE, look).ok_or("a start has no end")?;
+            let when = |wrong| format!("replaced, and without the other tables of {slot}: {wrong}");
+            let mut versions = expected.versions.clone();
+            for (block, read) in (0..).zip(&look.map_err(when)?.blocks) {
+                read.iter().try_for_each(|read| versions.judge(block, read)).map_err(when)?;
+            }
+        }
+        Ok(())
     }
 
     /// Starts the set once before a disk comes, and checks what it shows.

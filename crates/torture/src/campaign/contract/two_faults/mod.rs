@@ -146,7 +146,8 @@ fn cut<'s>(story: &'s Story, serial: u64, prng: &mut Prng) -> CutStory<'s> {
         Moment::Cut => story.target().strike(&mut disks, prng),
         _ => story.rotten.clone(),
     };
-    CutStory { story, serial, disks, rotten }
+    let is_end = serial >= LAST;
+    CutStory { story, serial, is_end, disks, rotten }
 }
 
 #[cfg(test)]

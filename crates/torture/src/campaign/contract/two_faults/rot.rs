@@ -1,8 +1,9 @@
 //! Rot of a block of every kind of area, on one member or on every copy.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
-use sim::{Image, Prng};
+use sim::{Disk, Image, Prng};
 
 use super::case::{Area, Fault};
 use super::solver::{BLOCK, Bad, Disks, LOG_AT, MISSED_AT, Shape};
@@ -59,6 +60,29 @@ impl Target<'_> {
             let old = self.old[member].as_ref();
             spoil(image, at, way, old, &mut chance);
             rotten.told += &format!("block {at} of disk {member} rots ({way}); ");
+        }
+        rotten
+    }
+
+    /// Flips a bit of a block of disks that are in use, and have these contents; of both places of
+    /// a table, so that no older version of it is left there.
+    pub(super) fn flip(
+        &self,
+        disks: &[Option<Rc<Disk>>],
+        contents: &Disks,
+        prng: &mut Prng,
+    ) -> Rotten {
+        let Fault::Rot(area) = self.fault else { return Rotten::default() };
+        let mut rotten = Rotten::default();
+        let mut places = self.places(area, false, contents, &mut rotten, prng);
+        for &(slot, holder) in &rotten.sums {
+            let tables = self.shape.tables_of(slot).into_iter().filter(|it| it.0 == holder);
+            places = tables.flat_map(|(_, at)| [(holder, at), (holder, at + BLOCK)]).collect();
+        }
+        for (member, at) in places {
+            let Some(disk) = &disks[member] else { continue };
+            disk.rot(at + prng.below(BLOCK), prng.below(8) as u8);
+            rotten.told += &format!("block {at} of disk {member} rots meanwhile; ");
         }
         rotten
     }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::{BlockDevice, Durability, Verb};
-use futures::future::join;
+use futures::future::{join, join3};
 use raid::assembly::Witness;
 use raid::label::{Id, Label, Standing};
 use raid::{MakeOptions, OpenOptions, Set};
@@ -17,7 +17,7 @@ use runtime::Runtime;
 use sim::{Disk, Effect, Event, Executor, Fault as Struck, Image, Mark, Persistence, Prng, Trace};
 
 use super::super::model::bytes;
-use super::case::{Case, Fault, Occasion};
+use super::case::{Area, Case, Fault, Occasion};
 use super::rot::{Rotten, Target};
 use super::solver::{BLOCK, Disks, Shape};
 use super::workload::{Call, Done, RUBBISH, done, draw, mark_of};
@@ -30,6 +30,8 @@ const TOLD: u64 = 10_000;
 const REBUILT: u64 = 9_000;
 /// Member that takes the absent one's place.
 pub(super) const NEXT: Id = [77; 16];
+/// Longest virtual time between the begin of a replacement and rot.
+const ROT_AFTER_US: u64 = 4000;
 /// Longest virtual time of any step.
 pub(super) const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
@@ -38,6 +40,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 pub(super) enum Moment {
     First,
     Between,
+    /// While a replacement runs.
+    During,
     Cut,
 }
 
@@ -66,6 +70,8 @@ pub(super) struct Story {
     pub(super) rebuilt: Option<u64>,
     /// The reads that fail do so until the end of the second part.
     pub(super) is_unread_throughout: bool,
+    /// The set was closed at the end of the second part.
+    pub(super) is_closed: bool,
     witness: Witness,
     told: Vec<(u64, Witness)>,
 }
@@ -204,6 +210,10 @@ impl Story {
             (Fault::Rot(area) | Fault::RotAll(area), _) if area.is_of_log() => Moment::Cut,
             (Fault::Tables, _) => Moment::Cut,
             (_, Occasion::FailedStart) => Moment::First,
+            // Nothing comes between the first moment and a replacement.
+            (Fault::Rot(Area::Label | Area::Table), Occasion::Replaced) => {
+                [Moment::First, Moment::During, Moment::Cut][prng.index(3)]
+            }
             _ => [Moment::First, Moment::Between, Moment::Cut][prng.index(3)],
         };
         let mut story = Self {
@@ -223,6 +233,7 @@ impl Story {
             unplugged: Vec::new(),
             rebuilt: None,
             is_unread_throughout: false,
+            is_closed: false,
             witness,
             told: Vec::new(),
         };
@@ -308,6 +319,9 @@ impl Story {
         let nth_of_dropout = prng.between(1, 6);
         let (absent, new, occasion) = (self.absent, self.shape.members, self.case.occasion);
         let is_rebuilt = Cell::new(false);
+        // Tables are two only when those that were damaged are written anew.
+        let is_closed = self.is_replaced_with_tables();
+        let rotten = RefCell::new(None);
         let part = async {
             let strike = |faults| self.strike(&world, faults);
             if is_early {
@@ -346,21 +360,56 @@ impl Story {
                     world.make_from(&set, &calls, half).await
                 }
                 Occasion::Replaced => {
-                    let replace = async {
-                        let disk = world.disks[new].clone().expect("it is there");
-                        if set.replace(absent, disk, NEXT, |_, _| ()).await.is_ok() {
-                            world.clock.mark(Mark::Number(REBUILT));
-                            is_rebuilt.set(true);
-                        }
-                    };
-                    join(world.make(&set, &calls), replace).await.0
+                    *rotten.borrow_mut() = self.replace(&world, &set, &calls, &is_rebuilt).await;
                 }
                 Occasion::Spare => join(world.make(&set, &calls), fill(new, NEXT)).await.0,
             }
+            if is_closed {
+                let _ = set.close().await; // it may have stopped
+            }
         };
         executor.block_on_for(PATIENCE, part).ok_or("the recorded part has no end")?;
+        self.rotten = rotten.take().unwrap_or(std::mem::take(&mut self.rotten));
+        self.is_closed = is_closed && is_rebuilt.get();
         self.keep_recording(&world, &calls, disks);
         Ok(())
+    }
+
+    /// Whether a member is replaced, and a table of checksums rots before that ends.
+    fn is_replaced_with_tables(&self) -> bool {
+        let Case { occasion, fault, .. } = self.case;
+        let is_early = self.moment != Moment::Cut;
+        is_early && occasion == Occasion::Replaced && fault == Fault::Rot(Area::Table)
+    }
+
+    /// Makes calls while another disk replaces the member. Returns the rot meanwhile, if the story
+    /// asks for that.
+    async fn replace(
+        &self,
+        world: &World,
+        set: &Set,
+        calls: &[Call],
+        is_rebuilt: &Cell<bool>,
+    ) -> Option<Rotten> {
+        let replace = async {
+            let disk = world.disks[self.shape.members].clone().expect("it is there");
+            if set.replace(self.absent, disk, NEXT, |_, _| ()).await.is_ok() {
+                world.clock.mark(Mark::Number(REBUILT));
+                is_rebuilt.set(true);
+            }
+        };
+        join3(world.make(set, calls), replace, self.rot_during(world)).await.2
+    }
+
+    /// Rots a block while a replacement runs, if the story asks for that.
+    async fn rot_during(&self, world: &World) -> Option<Rotten> {
+        if self.moment != Moment::During {
+            return None;
+        }
+        let mut prng = Prng::new(self.case.seed ^ 0xd0);
+        let after = Duration::from_micros(prng.below(ROT_AFTER_US));
+        world.runtime.clock.sleep(after).await;
+        Some(self.target().flip(&world.disks, &world.contents(), &mut prng))
     }
 
     /// Has calls of the faulty member fail; of each member where tables cannot be read.
