@@ -257,7 +257,7 @@ async fn open_and_serve(
                     volume: name.clone(),
                     socket,
                     live,
-                    info: info::served(&volume, found, settings.file.as_deref()),
+                    info: info::served(&volume, &name, found, settings.file.as_deref()),
                     nvram: front::act(front.filter(|_| orders.is_some()), jobs.clone(), runtime),
                     jobs,
                     scrub: scrubs.begin(),
@@ -468,10 +468,9 @@ fn common_log(wanted: &[WantedVolume]) -> Result<Option<PathBuf>, Failure> {
 
 /// Refuses to serve one volume twice under different names.
 fn refuse_twins(found: &[Named]) -> Result<(), Failure> {
-    let disk = |volume: &Volume| fs::canonicalize(&volume.disk_path).ok();
     for (index, (_, volume)) in found.iter().enumerate() {
-        let same = |(_, other): &&Named| disk(other).is_some() && disk(other) == disk(volume);
-        if let Some((_, other)) = found[..index].iter().find(same) {
+        let mut others = found[..index].iter();
+        if let Some((_, other)) = others.find(|(_, other)| volume.is_same(other)) {
             let (path, other) = (volume.path.display(), other.path.display());
             let sentence = format!("{other} and {path} are one volume: name it once");
             return Err(Failure::Usage(sentence));
