@@ -253,7 +253,7 @@ async fn open_and_serve(
                 let (path, files) = (volume.path.clone(), file_system.clone());
                 let keeper = Keeper::new(path, files, jobs.clone(), runtime);
                 keepers.push((keeper.clone(), volume.settings.snapshots));
-                desks.extend(socket.map(|socket| Desk {
+                desks.push(Desk {
                     volume: name.clone(),
                     socket,
                     live,
@@ -263,7 +263,7 @@ async fn open_and_serve(
                     scrub: scrubs.begin(),
                     act: orders.map_or_else(|| no_orders(&volume), Orders::act),
                     snapshots: keeper.act(),
-                }));
+                });
                 volumes.push(Served { name, fsid: Fsid(id), file_system });
             }
             Err(failure) if all_refused => return Err(failure),
@@ -293,7 +293,7 @@ fn claim_socket(volume: &Volume, named: Option<&Path>) -> Result<Option<Socket>,
     match Socket::claim(&own) {
         Ok(socket) => Ok(Some(socket)),
         Err(error) => {
-            words::say(format_args!("{error}; it is served without a control channel"));
+            words::say(format_args!("{error}; it is served without a control socket of its own"));
             Ok(None)
         }
     }

@@ -88,8 +88,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Desk {
     /// Name under which the volume is served.
     pub volume: String,
-    /// Listening socket.
-    pub socket: Socket,
+    /// Listening socket. A volume without one is described at the sockets of the others.
+    pub socket: Option<Socket>,
     /// Copies the statistics that only the thread that serves has; the argument is the export's
     /// durability (`durable` or `delayed`). Called on that thread; it reads counters, waits for
     /// nothing, and formats nothing.
@@ -262,7 +262,7 @@ impl Control {
     /// # Errors
     /// The operating system's error, if it provides no thread or no event queue.
     pub fn open(desks: Vec<Desk>, server: impl Serving + 'static) -> io::Result<Self> {
-        if desks.is_empty() {
+        if desks.iter().all(|desk| desk.socket.is_none()) {
             return Ok(Self::default());
         }
         let reactor = tokio::runtime::Builder::new_current_thread()
@@ -275,8 +275,10 @@ impl Control {
             let Desk { volume, socket, live, info, jobs, scrub, act, nvram, snapshots } = one;
             let orders = Orders { scrub, raid: act, nvram, snapshots };
             open.push(OpenDesk { volume, live, orders });
-            sockets.push(socket.path().to_owned());
-            fronts.push((socket, Arc::new(Front { desk, ask: ask.clone(), info, jobs })));
+            if let Some(socket) = socket {
+                sockets.push(socket.path().to_owned());
+                fronts.push((socket, Arc::new(Front { desk, ask: ask.clone(), info, jobs })));
+            }
         }
         tokio::task::spawn_local(async move {
             while let Some(Question { desk, ask }) = asked.recv().await {

@@ -175,3 +175,15 @@ fn metrics_of_a_set_have_its_slots() {
     }
     assert!(serving.stop().success());
 }
+
+#[test]
+fn a_volume_without_a_socket_is_in_the_answers_of_the_others() {
+    let folder = Folder::new();
+    let data = made(&folder, "data", &[]);
+    let bare = made(&folder, "bare.img", &["--bare"]);
+    let serving = Serving::start(&[&data, &bare], &[]);
+    let samples = scrape(&data);
+    assert_eq!(samples.of("duramen_volume_state{volume=\"bare\",state=\"ok\"}"), 1.0);
+    assert!(samples.of("duramen_volume_size_bytes{volume=\"bare\"}") > 0.0);
+    assert!(serving.stop().success());
+}

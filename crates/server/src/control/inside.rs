@@ -240,7 +240,8 @@ impl ServerCopy {
         let mut all = Vec::new();
         for VolumeTroubles { name, is_stopped, is_damaged } in &self.counters.volumes {
             let its = self.volumes.iter().find(|(volume, _)| volume == name);
-            let mut health = its.map(|(_, copy)| copy.health()).unwrap_or_default();
+            let (_, copy) = its.expect("each volume has a desk, with or without a socket");
+            let mut health = copy.health();
             if *is_damaged {
                 health.add(Health::Losses, "a call has met damage on the disk");
             }
