@@ -274,11 +274,12 @@ impl Control {
         for (desk, one) in desks.into_iter().enumerate() {
             let Desk { volume, socket, live, info, jobs, scrub, act, nvram, snapshots } = one;
             let orders = Orders { scrub, raid: act, nvram, snapshots };
-            open.push(OpenDesk { volume, live, orders });
             if let Some(socket) = socket {
                 sockets.push(socket.path().to_owned());
-                fronts.push((socket, Arc::new(Front { desk, ask: ask.clone(), info, jobs })));
+                let (volume, ask) = (volume.clone(), ask.clone());
+                fronts.push((socket, Arc::new(Front { desk, volume, ask, info, jobs })));
             }
+            open.push(OpenDesk { volume, live, orders });
         }
         tokio::task::spawn_local(async move {
             while let Some(Question { desk, ask }) = asked.recv().await {

@@ -157,10 +157,12 @@ pub(super) struct ServerCopy {
 }
 
 /// State of a server: the object of `GET /v1/server/status`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// Process ID.
     pub pid: u32,
+    /// Name of the volume at whose socket the server was asked.
+    pub socket_volume: String,
     /// Version of the program.
     pub version: String,
     /// Milliseconds since the start.
@@ -259,8 +261,8 @@ impl ServerCopy {
         all
     }
 
-    /// The state of the server.
-    pub(super) fn status(&self) -> ServerStatus {
+    /// The state of the server, for an answer at the socket of this volume.
+    pub(super) fn status(&self, socket_volume: &str) -> ServerStatus {
         let counters = &self.counters;
         let none = CallCounts::default();
         let calls = counters.calls.volumes.iter().chain(std::iter::repeat(&none));
@@ -270,6 +272,7 @@ impl ServerCopy {
         let Refusals { rule, path, protocol } = counters.refusals;
         ServerStatus {
             pid: std::process::id(),
+            socket_volume: socket_volume.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_ms: milliseconds(counters.uptime),
             state: volumes.iter().map(|volume| volume.health.state).max().unwrap_or_default(),

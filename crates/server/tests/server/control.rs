@@ -267,6 +267,7 @@ fn health_says_degraded_with_200_and_stopped_with_503() {
         let (status, _, body) = said(path, b"GET /v1/server/status HTTP/1.1\r\n\r\n").await;
         assert_eq!((status, &body["state"]), (200, &json!("stopped")), "{body}");
         assert_eq!(body["volumes"][1]["calls"], 0);
+        assert_eq!(body["socket_volume"], "data", "the one whose socket it is");
         let (_, _, body) = said(path, b"GET /v1/server/clients HTTP/1.1\r\n\r\n").await;
         assert_eq!(body, json!({ "total": 7, "connections": [] }));
     });
