@@ -16,9 +16,18 @@ const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs
 
 /// Status and body of the answer to a GET on the socket of a volume.
 pub(crate) fn get(volume: &Path, route: &str) -> (u16, String) {
+    request(volume, &format!("GET {route} HTTP/1.1\r\nHost: d\r\n\r\n"))
+}
+
+/// Status and body of the answer to a POST without arguments on the socket of a volume.
+pub(crate) fn post(volume: &Path, route: &str) -> (u16, String) {
+    let head = format!("POST {route} HTTP/1.1\r\nHost: d\r\nContent-Length: 2\r\n\r\n{{}}");
+    request(volume, &head)
+}
+
+fn request(volume: &Path, request: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(volume.join("control.sock")).expect("it listens");
-    let head = format!("GET {route} HTTP/1.1\r\nHost: d\r\n\r\n");
-    stream.write_all(head.as_bytes()).expect("it reads");
+    stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
