@@ -31,7 +31,7 @@ use vfs::FileSystem;
 
 use crate::choice::Word;
 use crate::configuration::DEFAULT_FILE;
-use crate::engine::{OpenVolume, ReportStop, open_volume};
+use crate::engine::{OpenVolume, ReportStop};
 use crate::failure::Failure;
 use crate::front;
 use crate::info;
@@ -42,7 +42,7 @@ use crate::probe::silent_disks;
 use crate::readable::{warn_of_file, warn_of_readable};
 use crate::root_directory::{Owner, parse_mode, parse_owner};
 use crate::sets::Orders;
-use crate::sharing::{is_shared, open_together};
+use crate::sharing::{is_shared, open_together, open_with_own_log};
 use crate::size::parse_size;
 use crate::snapshots::{self, Keeper};
 use crate::volume::Volume;
@@ -366,7 +366,9 @@ async fn open_all(
         }
         _ => {
             for volume in &volumes {
-                match open_volume(volume, access, device.clone(), cache_bytes, runtime).await {
+                let opened =
+                    open_with_own_log(volume, access, device.clone(), cache_bytes, runtime).await;
+                match opened {
                     Ok(volume) => results.push(Ok(volume)),
                     Err(failure) => {
                         // After a refusal the other volumes are closed as they were.
