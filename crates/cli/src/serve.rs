@@ -39,7 +39,7 @@ use crate::memory;
 use crate::mkfs::{self, Created};
 use crate::mkfs_arguments::MkfsArguments;
 use crate::probe::silent_disks;
-use crate::readable::{warn_of_file, warn_of_readable};
+use crate::readable::warn_of_readable;
 use crate::root_directory::{Owner, parse_mode, parse_owner};
 use crate::sets::Orders;
 use crate::sharing::{is_shared, open_together, open_with_own_log};
@@ -230,7 +230,6 @@ async fn open_and_serve(
     let opening = open_all(arguments, &settings, &found, runtime);
     let is_waiting = || found.iter().any(|(_, volume)| volume.is_waiting.load(Ordering::Relaxed));
     let results = signals.while_starting(opening, is_waiting).await??;
-    settings.config.trace.iter().for_each(|trace| warn_of_file(trace));
     let refused = results.iter().filter(|result| result.is_err()).count();
     let all_refused = refused == results.len();
     let (mut volumes, mut desks, mut keepers) = (Vec::new(), Vec::new(), Vec::new());

@@ -61,7 +61,7 @@ pub enum ServeError {
         source: std::io::Error,
     },
     /// The trace cannot be created.
-    #[error("cannot write the trace {}: {source}", path.display())]
+    #[error("cannot write the trace {}: {}", path.display(), why_no_trace(source))]
     Trace {
         /// Path of the trace.
         path: PathBuf,
@@ -88,6 +88,16 @@ pub enum ServeError {
     /// A second signal came before the end. Volumes are not clean; their next start repairs them.
     #[error("stopped at once by a second signal")]
     Interrupted,
+}
+
+/// Why a trace cannot be created. It is always a new file: nothing is overwritten.
+fn why_no_trace(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            "it is there already: move it away, or name a new file".to_owned()
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// A listening server.
