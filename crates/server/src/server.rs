@@ -329,30 +329,16 @@ fn open_door(
     Door::new(runtime.clone(), dispatcher.clone(), bounds, stop.clone())
 }
 
-/// Builds the exports. Rules for an unknown volume are a typing error, and a dangerous one: the
-/// intended volume would be open to this machine instead.
+/// Builds the exports, and warns about those that are declared delayed.
 fn exports(
     config: &Config,
     volumes: &Volumes,
     refused: &[String],
     has_volumes_of_file: bool,
 ) -> Result<Exports, ConfigError> {
-    let exports = config.exports()?;
-    // A volume of the command line has a name of its own, whatever the file calls it: rules for the
-    // volumes of the file do no harm if it has rules, too.
-    let has_rules = |volume: &Volume| exports.named().any(|name| name == volume.name);
-    let are_others_fine = has_volumes_of_file || volumes.iter().all(has_rules);
-    let is_known = |name: &str| {
-        let is_of_file = are_others_fine && config.volumes.contains_key(name);
-        let is_refused = refused.iter().any(|one| one == name);
-        is_of_file || is_refused || volumes.iter().any(|volume| volume.name == name)
-    };
-    let unknown = exports.named().find(|name| !is_known(name));
-    if let Some(volume) = unknown {
-        let served: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
-        let (volume, served) = (volume.to_owned(), served.join(", "));
-        return Err(ConfigError::NoVolume { volume, served });
-    }
+    let names = volumes.iter().map(|volume| volume.name.as_str());
+    let names: Vec<&str> = names.chain(refused.iter().map(String::as_str)).collect();
+    let exports = config.exports_for(&names, has_volumes_of_file)?;
     for volume in volumes.iter().filter(|volume| exports.of(&volume.name).delayed().is_some()) {
         tracing::warn!(
             volume = volume.name,

@@ -20,8 +20,8 @@ use crate::failure::Failure;
 use crate::folder::is_there;
 use crate::order;
 use crate::root_directory::{Owner, parse_owner};
-use crate::serve::export_name;
 use crate::volume::{Volume, replace};
+use crate::wanted::export_name;
 use crate::words::{self, quoted};
 use edit::Rights;
 

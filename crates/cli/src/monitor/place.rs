@@ -17,8 +17,8 @@ use super::ServerArguments;
 use crate::configuration::DEFAULT_FILE;
 use crate::failure::Failure;
 use crate::order::body;
-use crate::serve::export_name;
 use crate::volume::Volume;
+use crate::wanted::export_name;
 use crate::words;
 
 /// Route of the state of a server.

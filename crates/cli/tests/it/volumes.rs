@@ -79,8 +79,12 @@ fn a_named_volume_is_served_alone_and_rules_of_the_others_do_no_harm() {
         "[volumes.first]\npath = 'one'\n[exports.first]\nclients = []\n[exports.one]\n\
          clients = [{ network = '127.0.0.1', access = 'rw' }]\n",
     );
-    let serving = Serving::start(&[&place.folder.path("one")], &["--config", place.config()]);
+    let one = place.folder.path("one");
+    let serving = Serving::start(&[&one], &["--config", place.config()]);
     assert!(!serving.refuses("one") && serving.refuses("first"));
+    // The same file is good for that server alone, and is judged for it if the command says so.
+    on("config", &place.file, &["--check"]).failed(1, "exports.one: no volume of this name");
+    on("config", &place.file, &["--check", "--volume", one.to_str().expect("plain")]).good();
     assert!(serving.stop().success());
 }
 
@@ -119,19 +123,26 @@ fn a_configuration_that_cannot_name_volumes_is_refused_with_a_sentence() {
     place.write("");
     serve().failed(2, "put a section [volumes.NAME] with its path into the configuration");
     duramen(&["status", "--config", place.config()]).failed(2, "name a VOLUME");
-    place.write("[volumes.first]\npath = 'one'\n[exports.frist]\n");
+    let refused = |text: &str, code, sentence| {
+        place.write(text);
+        let (served, judged) = (serve(), on("config", &place.file, &["--check"]));
+        assert_eq!((served.code, &served.errors), (judged.code, &judged.errors), "one judge");
+        served.failed(code, sentence);
+    };
     let sentence = "no volume of this name is served; expected one of: first";
-    serve().failed(1, sentence);
-    on("config", &place.file, &["--check"]).failed(1, sentence);
-    place.write("[volumes.first]\npath = 'missing'\n");
-    serve().failed(1, "there is nothing of that name");
-    place.write("[volumes.first]\npath = 'one'\ncontrol = 'socket'\n");
-    serve().failed(2, "a folder has its own socket");
+    refused("[volumes.first]\npath = 'one'\n[exports.frist]\n", 1, sentence);
+    let text = "[volumes.first]\npath = 'missing'\n";
+    refused(text, 1, "there is nothing of that name");
+    let text = "[volumes.first]\npath = 'one'\ncontrol = 'socket'\n";
+    refused(text, 2, "a folder has its own socket");
+    let text = "[volumes.'a/b']\npath = 'one'\n";
+    refused(text, 1, "is no name for a volume");
+    let text = "[volumes.first]\npath = 'one'\n[volumes.again]\npath = 'one/disk.img'\n";
+    refused(text, 2, "are one volume: name it once");
     let shared = "[volumes.first]\npath = 'one'\nlog = 'log'\n[volumes.second]\npath = 'two'\n\
                   log = 'log'\n[volumes.third]\npath = 'three'\n";
     on("mkfs", &place.folder.path("three"), &["--size", "16M"]).good();
-    place.write(shared);
-    serve().failed(2, "is the log of some volumes: give it to all, or to one");
+    refused(shared, 2, "is the log of some volumes: give it to all, or to one");
     assert!(!Path::new("log").exists());
 }
 
