@@ -11,13 +11,14 @@ use std::process;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use block::file::Access;
+use block::file::{Access, DiskFile};
 use clap::Args;
 use futures::FutureExt;
 use futures::future::ready;
 use runtime::Runtime;
 use server::config::{Listen, parse_address};
 use server::control::{Act, Desk, Refused, Socket};
+use server::device_counts::DeviceBook;
 use server::disks::Disks;
 use server::reactor::elsewhere;
 use server::{
@@ -321,7 +322,11 @@ async fn open_all(
         None => memory::usual_cache(arguments.wanted.len()),
     };
     let disks = Disks::new().map_err(Failure::Start)?;
-    let device = move |disk| disks.device(disk);
+    let (book, clock) = (settings.devices.clone(), runtime.clock.clone());
+    let device = move |disk: DiskFile| {
+        let path = disk.path().to_owned();
+        book.counted(&path, disks.device(disk), clock.clone())
+    };
     let volumes: Vec<Volume> = found.iter().map(|(_, volume)| volume.clone()).collect();
     let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut results = Vec::new();
@@ -389,7 +394,8 @@ fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
     if arguments.trace.is_some() {
         config.trace = arguments.trace.clone();
     }
-    Ok(Settings { config, file, refused: Vec::new(), has_volumes_of_file })
+    let (refused, devices) = (Vec::new(), DeviceBook::default());
+    Ok(Settings { config, file, refused, has_volumes_of_file, devices })
 }
 
 /// Announces that the server is ready, who may do what with its volumes, and how to mount them. The

@@ -59,8 +59,8 @@ use tokio::time::timeout;
 
 use inside::ServerCopy;
 pub use inside::{
-    ClientConnection, Health, ServerClients, ServerCounters, ServerStatus, Serving, VolumeCopy,
-    VolumeHealth, VolumeStatus, VolumeTroubles,
+    ClientConnection, DeviceCallStatus, DeviceStatus, Health, ServerClients, ServerCounters,
+    ServerStatus, Serving, VolumeCopy, VolumeHealth, VolumeStatus, VolumeTroubles,
 };
 pub use jobs::{End, Job, Jobs};
 use routes::Front;

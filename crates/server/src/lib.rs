@@ -28,6 +28,7 @@
 pub mod config;
 pub mod control;
 mod descriptors;
+pub mod device_counts;
 pub mod disks;
 pub mod metrics;
 pub mod reactor;

@@ -20,6 +20,7 @@ use vfs::FsError;
 
 use crate::config::{Config, ConfigError};
 use crate::control::{ServerCounters, Serving, VolumeTroubles};
+use crate::device_counts::DeviceBook;
 use crate::ready::ReadyInfo;
 use crate::recording::Recording;
 use crate::shares::{Share, shares};
@@ -41,6 +42,8 @@ pub struct Settings {
     pub refused: Vec<String>,
     /// Whether the volumes are those of the file.
     pub has_volumes_of_file: bool,
+    /// The disks of the volumes.
+    pub devices: DeviceBook,
 }
 
 /// Reason why a server cannot start, or ended with an error.
@@ -123,6 +126,7 @@ pub struct ServerHandle {
     file: Option<PathBuf>,
     refused: Vec<String>,
     has_volumes_of_file: bool,
+    devices: DeviceBook,
 }
 
 impl Server {
@@ -171,9 +175,19 @@ impl Server {
     pub fn handle(&self) -> ServerHandle {
         let (stop, dispatcher) = (self.stop.clone(), self.dispatcher.clone());
         let (runtime, door) = (self.runtime.clone(), self.door.clone());
-        let Settings { file, refused, has_volumes_of_file, .. } = self.settings.clone();
+        let Settings { file, refused, has_volumes_of_file, devices, .. } = self.settings.clone();
         let start = runtime.clock.now();
-        ServerHandle { runtime, start, stop, dispatcher, door, file, refused, has_volumes_of_file }
+        ServerHandle {
+            runtime,
+            start,
+            stop,
+            dispatcher,
+            door,
+            file,
+            refused,
+            has_volumes_of_file,
+            devices,
+        }
     }
 
     /// Registers the ports with rpcbind, if the configuration asks for it. A failure is a warning.
@@ -299,6 +313,7 @@ impl Serving for ServerHandle {
             uptime: self.runtime.clock.now().since(self.start),
             volumes: dispatcher.volumes().troubles().map(troubles).collect(),
             refused_volumes: self.refused.clone(),
+            devices: self.devices.copy(),
             calls: dispatcher.counts(),
             refusals: dispatcher.refusals(),
             reply_cache: dispatcher.reply_cache_counters(),

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde_json::{Map, Value, json};
-use server::control::{Health, ServerStatus, VolumeHealth, VolumeStatus};
+use server::control::{DeviceStatus, Health, ServerStatus, VolumeHealth, VolumeStatus};
 
 use super::place::{FoundServers, MissingVolume, ServerPlaces};
 use super::{MonitorArguments, show_duration};
@@ -40,6 +40,9 @@ pub(crate) fn run(arguments: &MonitorArguments, output: &mut dyn Write) -> Resul
         }
         for row in &rows {
             writeln!(output, "{}", line_of(row))?;
+        }
+        for line in servers.iter().flat_map(|server| &server.devices).filter_map(line_of_device) {
+            writeln!(output, "{line}")?;
         }
     }
     match state.exit_code() {
@@ -79,6 +82,8 @@ fn object(servers: &[ServerStatus], rows: &[Row], state: Health) -> Value {
         Value::Object(volume)
     });
     object.insert("volumes".to_owned(), volumes.collect());
+    let devices = servers.iter().flat_map(|server| &server.devices);
+    object.insert("devices".to_owned(), devices.map(|device| json!(device)).collect());
     object.insert("state".to_owned(), json!(state));
     Value::Object(object)
 }
@@ -108,8 +113,20 @@ fn line_of(row: &Row) -> String {
     line
 }
 
+/// A disk that has failed calls.
+fn line_of_device(device: &DeviceStatus) -> Option<String> {
+    let DeviceStatus { device, read, write, flush, .. } = device;
+    let errors = [(read, "read"), (write, "write"), (flush, "flush")];
+    let errors = errors.iter().filter(|(calls, _)| calls.errors > 0);
+    let errors: Vec<String> =
+        errors.map(|(calls, kind)| format!("{} {kind} errors", calls.errors)).collect();
+    (!errors.is_empty()).then(|| format!("{:<15} {device}: {}", "disk", errors.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
+    use server::control::DeviceCallStatus;
+
     use super::*;
 
     #[test]
@@ -126,6 +143,19 @@ mod tests {
         health.add(Health::Degraded, "a disk is out");
         let expected = "data            losses, 7 calls, 1 errors: damage; a disk is out";
         assert_eq!(line_of(&row(health)), expected);
+    }
+
+    #[test]
+    fn a_disk_is_named_if_calls_of_it_have_failed() {
+        let failed = |errors| DeviceCallStatus { calls: 9, errors, ..DeviceCallStatus::default() };
+        let (device, read, flush) = ("/dev/sdb".to_owned(), failed(2), failed(1));
+        let device = DeviceStatus { device, read, flush, ..DeviceStatus::default() };
+        let expected = "disk            /dev/sdb: 2 read errors, 1 flush errors";
+        assert_eq!(line_of_device(&device).as_deref(), Some(expected));
+        assert_eq!(
+            line_of_device(&DeviceStatus { read: failed(0), ..DeviceStatus::default() }),
+            None
+        );
     }
 
     #[test]

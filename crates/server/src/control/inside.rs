@@ -6,6 +6,7 @@
 mod page;
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dispatch::counts::{CallCounts, Connected, ConnectionCounts, LATENCY_BOUNDS_NS, ServerCounts};
@@ -14,6 +15,7 @@ use door::DoorCounts;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::device_counts::{DeviceCall, DeviceCells};
 use crate::metrics::Page;
 
 /// The running server. Its functions are called on the thread that serves; they read counters and
@@ -39,6 +41,8 @@ pub struct ServerCounters {
     pub volumes: Vec<VolumeTroubles>,
     /// Names of volumes that were to be served and were refused.
     pub refused_volumes: Vec<String>,
+    /// Counters of the open disks, by their paths.
+    pub devices: Vec<(PathBuf, DeviceCells)>,
     /// Counters of calls.
     pub calls: ServerCounts,
     /// Refused mounts and calls.
@@ -181,6 +185,63 @@ pub struct ServerStatus {
     pub waiting: u64,
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
+    /// The open disks of all volumes, and their logs.
+    #[serde(default)]
+    pub devices: Vec<DeviceStatus>,
+}
+
+/// State of a disk. Counters begin when it is opened.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// Path by which it was opened.
+    pub device: String,
+    /// Calls under way.
+    pub pending: u64,
+    /// Reads.
+    pub read: DeviceCallStatus,
+    /// Writes.
+    pub write: DeviceCallStatus,
+    /// Flushes.
+    pub flush: DeviceCallStatus,
+}
+
+/// Completed calls of one kind of a disk.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceCallStatus {
+    /// Number of calls, with those that failed.
+    pub calls: u64,
+    /// Number of calls that failed.
+    pub errors: u64,
+    /// Bytes of the others.
+    pub bytes: u64,
+    /// Mean time in microseconds; null if there was no call.
+    pub mean_us: Option<f64>,
+    /// Time of the slowest in microseconds; null if there was no call.
+    pub max_us: Option<f64>,
+}
+
+impl DeviceStatus {
+    fn new(path: &Path, cells: &DeviceCells) -> Self {
+        let device = path.display().to_string();
+        let mut status = Self { device, pending: cells.pending(), ..Self::default() };
+        for (kind, cells) in cells.calls() {
+            let calls = cells.latencies().calls();
+            let us = |time: Duration| (calls > 0).then(|| time.as_nanos() as f64 / 1e3);
+            let one = DeviceCallStatus {
+                calls,
+                errors: cells.errors(),
+                bytes: cells.bytes(),
+                mean_us: us(cells.latencies().sum()).map(|sum| sum / calls as f64),
+                max_us: us(cells.longest()),
+            };
+            match kind {
+                DeviceCall::Read => status.read = one,
+                DeviceCall::Write => status.write = one,
+                DeviceCall::Flush => status.flush = one,
+            }
+        }
+        status
+    }
 }
 
 /// State of a volume.
@@ -282,6 +343,11 @@ impl ServerCopy {
             executing: counters.executing,
             waiting: counters.calls.waiting,
             volumes,
+            devices: counters
+                .devices
+                .iter()
+                .map(|(path, it)| DeviceStatus::new(path, it))
+                .collect(),
         }
     }
 

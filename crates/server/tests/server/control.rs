@@ -147,6 +147,7 @@ impl Serving for FakeServer {
             uptime: Duration::from_millis(1_500),
             volumes: vec![volume("data", false), volume("bare", self.is_stopped.get())],
             refused_volumes: Vec::new(),
+            devices: Vec::new(),
             calls: ServerCounts {
                 volumes: vec![CallCounts::default(); 2],
                 no_volume: CallCounts::default(),
