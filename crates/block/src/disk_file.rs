@@ -90,6 +90,8 @@ pub struct DiskFile {
     direct: Option<Direct>,
     geometry: Geometry,
     is_device: bool,
+    /// Path by which it was opened.
+    path: PathBuf,
 }
 
 impl DiskFile {
@@ -129,7 +131,7 @@ impl DiskFile {
             return Err(failed(ErrorKind::ReadOnlyFilesystem.into()));
         }
         let geometry = measure(&file, is_device, access).map_err(failed)?;
-        Ok(Self { file, direct: None, geometry, is_device })
+        Ok(Self { file, direct: None, geometry, is_device, path: path.to_owned() })
     }
 
     /// Creates a sparse image file of `size` bytes, which reads as zeros, and opens it for writing.
@@ -155,13 +157,21 @@ impl DiskFile {
             measure(&file, false, access).map_err(failed)
         });
         match made {
-            Ok(geometry) => Ok(Self { file, direct: None, geometry, is_device: false }),
+            Ok(geometry) => {
+                let (path, is_device) = (path.to_owned(), false);
+                Ok(Self { file, direct: None, geometry, is_device, path })
+            }
             Err(error) => {
                 // The file is new, and ours.
                 let _ = std::fs::remove_file(path);
                 Err(error)
             }
         }
+    }
+
+    /// Path by which it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The same disk, with every transfer past the page cache from now on, where the system can do

@@ -12,16 +12,20 @@ use server::{Config, ConfigError, toml_key};
 use toml_edit::{Document, TableLike};
 
 use crate::failure::Failure;
+use crate::wanted::{VolumeWords, find_all, wanted_of};
 
 /// The configuration of a server that is not told another.
 pub(crate) const DEFAULT_FILE: &str = "/etc/duramen/duramen.toml";
 
 pub(crate) const HELP: &str = "\
 Each setting is a line: its key, the value that is in force, and the line of the file that says so,
-or 'default'. An error is a sentence with the line and what is expected there; the exit code is 1.
+or 'default'. An error is the sentence with which 'duramen serve' would refuse to start. The volumes
+are looked for and not opened. Exit codes: 0 no errors; 1 an error in the file or with a volume; 2
+volumes that cannot be served together.
 
 Examples:
   duramen config duramen.toml
+  duramen config duramen.toml --check --volume disks/data
   duramen config duramen.toml --check && kill -HUP \"$(pidof duramen)\"";
 
 /// The arguments of `duramen config`.
@@ -30,6 +34,10 @@ pub(crate) struct ConfigArguments {
     /// Configuration file
     #[arg(default_value = DEFAULT_FILE)]
     file: PathBuf,
+    /// Judge the file for 'duramen serve VOLUME... --config FILE'; may be repeated [default: the
+    /// volumes of the file]
+    #[arg(long = "volume", value_name = "VOLUME")]
+    volumes: Vec<PathBuf>,
     /// Only check the file
     #[arg(long)]
     check: bool,
@@ -53,9 +61,9 @@ struct Setting {
 /// # Errors
 /// [`Failure`] if the file cannot be read, or a server would refuse it.
 pub(crate) fn run(arguments: &ConfigArguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let ConfigArguments { file, check, json: is_json } = arguments;
+    let ConfigArguments { file, volumes, check, json: is_json } = arguments;
     let shown = file.display().to_string(); // JSON has no other bytes
-    match judge(file) {
+    match judge(file, volumes) {
         Ok(_) if *check && !is_json => writeln!(output, "{shown}: no errors")?,
         Ok(settings) if *is_json => {
             let settings = (!check).then_some(settings);
@@ -66,20 +74,24 @@ pub(crate) fn run(arguments: &ConfigArguments, output: &mut dyn Write) -> Result
         Err(error) if *is_json => {
             let object = json!({ "file": shown, "error": error.to_string(), "settings": null });
             writeln!(output, "{object:#}")?;
-            return Err(Failure::Unwell { code: 1 });
+            let code = if matches!(error, Failure::Usage(_)) { 2 } else { 1 };
+            return Err(Failure::Unwell { code });
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     }
     Ok(())
 }
 
-/// Reads a file as a server does.
-fn judge(file: &Path) -> Result<Vec<Setting>, ConfigError> {
+/// Reads a file as a server does, and looks for its volumes, or for those of a command line. A file
+/// without volumes is for some command line.
+fn judge(file: &Path, volumes: &[PathBuf]) -> Result<Vec<Setting>, Failure> {
     let read = |source| ConfigError::Read { path: file.to_owned(), source };
     let text = read_text(file).map_err(read)?;
     let config = Config::parse(&text, file)?;
-    if !config.volumes.is_empty() {
-        config.refuse_unknown_exports()?;
+    if !config.volumes.is_empty() || !volumes.is_empty() {
+        let words = VolumeWords { volumes, ..VolumeWords::default() };
+        let wanted = wanted_of(words, &config.clone().with_paths_of(file))?;
+        find_all(&wanted, words)?;
     }
     Ok(settings(&config, &text))
 }

@@ -22,6 +22,7 @@ use crate::front::Front;
 use crate::info::live_of;
 use crate::intents;
 use crate::log::{self, log_size_for};
+use crate::losses::LossBook;
 use crate::saved::saved_of;
 use crate::scrub::Scrubs;
 use crate::sets::Orders;
@@ -185,7 +186,11 @@ impl Opening {
         let jobs = Jobs::default();
         watch(&self.path, &opened, &jobs, runtime);
         let report_stop = report_stop_of(&self.path, &opened);
-        let scrubs = Scrubs::new(volume.folder.clone(), &opened, &jobs, runtime);
+        let losses = match &set {
+            Some(set) => set.losses.clone(),
+            None => LossBook::open(volume.folder.clone()),
+        };
+        let scrubs = Scrubs::new(losses, &opened, &jobs, runtime);
         let live = live_of(&opened, set.clone(), &scrubs);
         let file_system = opened.files;
         let front = set.as_ref().and_then(|set| set.front.clone());

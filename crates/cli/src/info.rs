@@ -86,9 +86,16 @@ fn ask(volume: &Volume, socket: &Path) -> Result<Option<Info>, Failure> {
     Ok(Some(info))
 }
 
-/// Answers `GET /v1/info` for a volume. `found` is the result of its opening, `configuration` the
-/// server's file. The disks of a set are not read beside the server that writes to them.
-pub(crate) fn served(volume: &Volume, found: Found, configuration: Option<&Path>) -> control::Info {
+/// Answers `GET /v1/info` for a volume. `name` is that of its export, `found` is the result of its
+/// opening, `configuration` the server's file. The disks of a set are not read beside the server
+/// that writes to them.
+pub(crate) fn served(
+    volume: &Volume,
+    name: &str,
+    found: Found,
+    configuration: Option<&Path>,
+) -> control::Info {
+    let export = Some(name.to_owned());
     let configuration = configuration.map(|path| real_place(path).display().to_string());
     let whole = Volume {
         path: real_place(&volume.path),
@@ -101,6 +108,6 @@ pub(crate) fn served(volume: &Volume, found: Found, configuration: Option<&Path>
         let known = whole.settings.raid.as_ref().map(|_| &found);
         let info = Info::of_served(&whole, known, live).map_err(|failure| failure.to_string())?;
         let (pid, configuration) = (Some(std::process::id()), configuration.clone());
-        Ok(json(&Info { pid, configuration, ..info }) + "\n")
+        Ok(json(&Info { pid, export: export.clone(), configuration, ..info }) + "\n")
     })
 }

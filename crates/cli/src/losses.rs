@@ -5,9 +5,11 @@
 //! `duramen fsck`: a cut may lose it, and the next scrub writes it again. A bare disk has no folder
 //! and keeps no list.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 use server::reactor::elsewhere;
@@ -53,6 +55,68 @@ impl fmt::Display for Loss {
             None => write!(f, ": from byte {offset} on")?,
         }
         write!(f, ", found on {} UTC", show_time(*found_at))
+    }
+}
+
+/// The known losses of an open volume, and the outcome of its scrubs: its health rests on them. A
+/// scrub that begins, or that a user cancels, takes nothing back.
+pub(crate) struct LossBook {
+    folder: Option<PathBuf>,
+    known: RefCell<Vec<Loss>>,
+    failure: RefCell<Option<String>>,
+}
+
+/// Summary of a [`LossBook`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KnownLosses {
+    /// Number of lost places.
+    pub(crate) places: usize,
+    /// Reason why the last scrub that was not cancelled failed, if it did.
+    pub(crate) failure: Option<String>,
+}
+
+/// End of a scrub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ScrubEnd {
+    /// It has read everything.
+    Completed,
+    /// A user has ended it.
+    Cancelled,
+    /// It could not continue, for this reason.
+    Failed(String),
+}
+
+impl LossBook {
+    /// The book of a volume with this folder: it begins with the losses that are kept there.
+    pub(crate) fn open(folder: Option<PathBuf>) -> Rc<Self> {
+        let known = RefCell::new(folder.as_deref().map(read).unwrap_or_default());
+        Rc::new(Self { folder, known, failure: RefCell::default() })
+    }
+
+    /// Its summary.
+    pub(crate) fn known(&self) -> KnownLosses {
+        let (places, failure) = (self.known.borrow().len(), self.failure.borrow().clone());
+        KnownLosses { places, failure }
+    }
+
+    /// Number of lost bytes, as far as their number is known.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.known.borrow().iter().filter_map(|loss| loss.length).sum()
+    }
+
+    /// Notes the end of a scrub with these findings, and saves what is lost.
+    pub(crate) async fn note(&self, losses: Vec<Loss>, end: ScrubEnd) {
+        let is_all = end == ScrubEnd::Completed;
+        match end {
+            ScrubEnd::Completed => drop(self.failure.take()),
+            ScrubEnd::Cancelled => {}
+            ScrubEnd::Failed(why) => drop(self.failure.replace(Some(why))),
+        }
+        let known = self.known.take();
+        let known = if is_all { losses } else { with(known, losses) };
+        self.known.replace(known.clone());
+        let Some(folder) = self.folder.clone() else { return };
+        elsewhere(move || write(&folder, &known)).await.unwrap_or_else(words::say);
     }
 }
 
@@ -116,6 +180,24 @@ mod tests {
         let (other_paths, length) = (Vec::new(), Some(4096));
         let path = Some(path.to_owned());
         Loss { path, other_paths, snapshot: None, offset, length, found_at: 7 }
+    }
+
+    #[test]
+    fn health_rests_on_the_last_complete_scrub_and_on_later_findings() {
+        let book = LossBook::open(None);
+        let noted = |losses, end| {
+            futures::executor::block_on(book.note(losses, end));
+            let KnownLosses { places, failure } = book.known();
+            (places, failure.is_some())
+        };
+        let failed = || ScrubEnd::Failed("no room".to_owned());
+        assert_eq!(noted(vec![loss("/a", 0), loss("/b", 0)], ScrubEnd::Completed), (2, false));
+        assert_eq!(noted(vec![], ScrubEnd::Cancelled), (2, false), "it was not everywhere");
+        assert_eq!(noted(vec![loss("/a", 0), loss("/c", 0)], failed()), (3, true));
+        assert_eq!(noted(vec![], ScrubEnd::Cancelled), (3, true), "nothing is known better");
+        assert_eq!(book.bytes(), 3 * 4096);
+        assert_eq!(noted(vec![loss("/a", 0)], ScrubEnd::Completed), (1, false));
+        assert_eq!(noted(vec![], ScrubEnd::Completed), (0, false));
     }
 
     #[test]

@@ -65,6 +65,8 @@ mod stack;
 mod toml_list;
 mod tune;
 mod volume;
+
+mod wanted;
 mod words;
 
 use std::io::{self, Write};

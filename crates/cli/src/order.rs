@@ -71,9 +71,14 @@ pub(crate) fn ask(volume: &Volume, route: &str, said: &Value) -> Result<Option<V
 
 /// A part of what the server of a volume says of it, if there is a server and such a part.
 pub(crate) fn told<T: DeserializeOwned>(volume: &Volume, part: &str) -> Option<T> {
-    let answer = client::get(volume.socket().as_deref()?, "/v1/info").ok()?;
-    let info: Value = serde_json::from_str(&answer.body).ok().filter(|_| answer.status == 200)?;
+    let info: Value = info_from_server(volume)?;
     serde_json::from_value(info.get(part)?.clone()).ok()
+}
+
+/// Description of a volume by its server, if there is one.
+pub(crate) fn info_from_server<T: DeserializeOwned>(volume: &Volume) -> Option<T> {
+    let answer = client::get(volume.socket().as_deref()?, "/v1/info").ok()?;
+    serde_json::from_str(&answer.body).ok().filter(|_| answer.status == 200)
 }
 
 /// Completes the failure to open a volume whose server could have been asked. The server of a bare

@@ -20,13 +20,7 @@ const OTHERS: [(u32, u32); 2] = [(0o040, 0o010), (0o004, 0o001)];
 
 /// Warns of each file of a volume that users other than its owner can read.
 pub(crate) fn warn_of_readable(volume: &Volume) {
-    files_of(volume).iter().for_each(|path| warn_of_file(path));
-}
-
-/// Warns of a file with data of clients, such as a trace, if users other than its owner can read
-/// it.
-pub(crate) fn warn_of_file(path: &Path) {
-    if is_readable(path) {
+    for path in files_of(volume).iter().filter(|path| is_readable(path)) {
         words::say(format_args!(
             "other users of this machine can read {}: 'chmod 600 {}' keeps it for its owner",
             path.display(),

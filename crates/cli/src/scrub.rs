@@ -25,7 +25,7 @@ use server::reactor;
 
 use crate::failure::{Failure, spell_out};
 use crate::found::found_on;
-use crate::losses::{self, Loss};
+use crate::losses::{self, Loss, LossBook, ScrubEnd};
 use crate::order::{self, bar};
 use crate::size::show_size;
 use crate::stack::Stack;
@@ -88,11 +88,6 @@ impl Scrub {
     /// Number of places with no good copy left.
     pub(crate) fn lost(&self) -> usize {
         self.lost.len()
-    }
-
-    /// Reason why it did not complete.
-    pub(crate) fn error(&self) -> Option<&str> {
-        self.error.as_deref()
     }
 }
 
@@ -337,8 +332,7 @@ async fn scrub_all(volume: &Volume, stack: Stack) -> Outcome {
 
 /// Scrubs of a volume that is served, one at a time.
 pub(crate) struct Scrubs {
-    /// Folder of the volume, if it has one.
-    folder: Option<PathBuf>,
+    losses: Rc<LossBook>,
     engine: Weak<dyn OpenEngine>,
     jobs: Jobs,
     runtime: Runtime,
@@ -349,14 +343,19 @@ pub(crate) struct Scrubs {
 impl Scrubs {
     /// Creates the scrubs of an open volume.
     pub(crate) fn new(
-        folder: Option<PathBuf>,
+        losses: Rc<LossBook>,
         opened: &Opened,
         jobs: &Jobs,
         runtime: &Runtime,
     ) -> Self {
         let (engine, jobs, runtime) =
             (Rc::downgrade(&opened.engine), jobs.clone(), runtime.clone());
-        Self { folder, engine, jobs, runtime, is_under_way: Rc::default(), seen: Rc::default() }
+        Self { losses, engine, jobs, runtime, is_under_way: Rc::default(), seen: Rc::default() }
+    }
+
+    /// The known losses of the volume.
+    pub(crate) fn losses(&self) -> Rc<LossBook> {
+        self.losses.clone()
     }
 
     /// State of the latest scrub.
@@ -382,7 +381,7 @@ impl Scrubs {
         let job = self.jobs.begin("scrub", 0, "bytes", true);
         let id = job.id();
         let (is_under_way, seen) = (self.is_under_way.clone(), self.seen.clone());
-        let (folder, clock) = (self.folder.clone(), self.runtime.clock.clone());
+        let (book, clock) = (self.losses.clone(), self.runtime.clock.clone());
         let scrub = async move {
             let mut watch = |scrubbed: &Scrubbed| {
                 job.advance(scrubbed.done_bytes, scrubbed.total_bytes);
@@ -397,7 +396,12 @@ impl Scrubs {
             };
             let losses = seen.borrow().as_ref().map(|seen| seen.losses(clock.wall().seconds));
             let losses = losses.unwrap_or_default();
-            losses::keep(folder, losses, done.is_ok()).await;
+            let end = match &done {
+                Ok(_) => ScrubEnd::Completed,
+                Err(ScrubError::Ended) => ScrubEnd::Cancelled,
+                Err(error) => ScrubEnd::Failed(error.to_string()),
+            };
+            book.note(losses, end).await;
             is_under_way.set(false);
             if let (Err(error), Some(seen)) = (&done, &mut *seen.borrow_mut()) {
                 seen.error = Some(error.to_string());

@@ -2,7 +2,6 @@
 
 use std::backtrace::Backtrace;
 use std::cell::Cell;
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -12,13 +11,14 @@ use std::process;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use block::file::Access;
+use block::file::{Access, DiskFile};
 use clap::Args;
 use futures::FutureExt;
 use futures::future::ready;
 use runtime::Runtime;
 use server::config::{Listen, parse_address};
 use server::control::{Act, Desk, Refused, Socket};
+use server::device_counts::DeviceBook;
 use server::disks::Disks;
 use server::reactor::elsewhere;
 use server::{
@@ -31,7 +31,7 @@ use vfs::FileSystem;
 
 use crate::choice::Word;
 use crate::configuration::DEFAULT_FILE;
-use crate::engine::{OpenVolume, ReportStop, open_volume};
+use crate::engine::{OpenVolume, ReportStop};
 use crate::failure::Failure;
 use crate::front;
 use crate::info;
@@ -39,13 +39,14 @@ use crate::memory;
 use crate::mkfs::{self, Created};
 use crate::mkfs_arguments::MkfsArguments;
 use crate::probe::silent_disks;
-use crate::readable::{warn_of_file, warn_of_readable};
+use crate::readable::warn_of_readable;
 use crate::root_directory::{Owner, parse_mode, parse_owner};
 use crate::sets::Orders;
-use crate::sharing::{is_shared, open_together};
+use crate::sharing::{is_shared, open_together, open_with_own_log};
 use crate::size::parse_size;
 use crate::snapshots::{self, Keeper};
 use crate::volume::Volume;
+use crate::wanted::{NamedVolume, VolumeWords, WantedVolume, common_log, find_all, wanted_of};
 use crate::words::{self, Lines, quoted};
 
 /// The arguments of `duramen serve`.
@@ -101,6 +102,13 @@ pub(crate) struct ServeArguments {
     pub(crate) mode: Option<u16>,
 }
 
+impl ServeArguments {
+    fn words(&self) -> VolumeWords<'_> {
+        let (log, control) = (self.log.as_deref(), self.control.as_deref());
+        VolumeWords { volumes: &self.volumes, log, control }
+    }
+}
+
 /// The arguments, and the volumes that they ask for.
 struct Asked<'a> {
     arguments: &'a ServeArguments,
@@ -115,20 +123,6 @@ impl Deref for Asked<'_> {
     }
 }
 
-/// A volume to serve.
-struct WantedVolume {
-    /// Name of its export.
-    name: String,
-    path: PathBuf,
-    log: Option<PathBuf>,
-    /// Control socket of a bare disk.
-    control: Option<PathBuf>,
-}
-
-/// Message about a control socket for a volume with a folder.
-const OWN_SOCKET: &str =
-    "--control is for one bare disk: a folder has its own socket, control.sock";
-
 /// Serves until a signal ends the server.
 ///
 /// # Errors
@@ -137,7 +131,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     log_to_standard_error();
     end_with_a_panic();
     let settings = read_settings(arguments)?;
-    let wanted = wanted_of(arguments, &settings.config)?;
+    let wanted = wanted_of(arguments.words(), &settings.config)?;
     let arguments = &Asked { arguments, wanted };
     let serving = reactor::block_on(|runtime| create_and_serve(arguments, settings, runtime));
     let served = serving.map_err(Failure::Start)?;
@@ -222,7 +216,8 @@ async fn open_and_serve(
     opened: &mut Vec<(Rc<dyn FileSystem>, ReportStop)>,
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), Failure> {
-    let mut found = find_all(arguments)?;
+    let mut found = find_all(&arguments.wanted, arguments.words())?;
+    found.iter_mut().for_each(|(_, volume)| volume.is_degraded_meant = arguments.degraded);
     let Some(probed) = signals.unless_ended(probe_all(&mut found, runtime)).await else {
         return Ok(()); // no volume is open yet
     };
@@ -230,7 +225,6 @@ async fn open_and_serve(
     let opening = open_all(arguments, &settings, &found, runtime);
     let is_waiting = || found.iter().any(|(_, volume)| volume.is_waiting.load(Ordering::Relaxed));
     let results = signals.while_starting(opening, is_waiting).await??;
-    settings.config.trace.iter().for_each(|trace| warn_of_file(trace));
     let refused = results.iter().filter(|result| result.is_err()).count();
     let all_refused = refused == results.len();
     let (mut volumes, mut desks, mut keepers) = (Vec::new(), Vec::new(), Vec::new());
@@ -253,17 +247,17 @@ async fn open_and_serve(
                 let (path, files) = (volume.path.clone(), file_system.clone());
                 let keeper = Keeper::new(path, files, jobs.clone(), runtime);
                 keepers.push((keeper.clone(), volume.settings.snapshots));
-                desks.extend(socket.map(|socket| Desk {
+                desks.push(Desk {
                     volume: name.clone(),
                     socket,
                     live,
-                    info: info::served(&volume, found, settings.file.as_deref()),
+                    info: info::served(&volume, &name, found, settings.file.as_deref()),
                     nvram: front::act(front.filter(|_| orders.is_some()), jobs.clone(), runtime),
                     jobs,
                     scrub: scrubs.begin(),
                     act: orders.map_or_else(|| no_orders(&volume), Orders::act),
                     snapshots: keeper.act(),
-                }));
+                });
                 volumes.push(Served { name, fsid: Fsid(id), file_system });
             }
             Err(failure) if all_refused => return Err(failure),
@@ -293,7 +287,7 @@ fn claim_socket(volume: &Volume, named: Option<&Path>) -> Result<Option<Socket>,
     match Socket::claim(&own) {
         Ok(socket) => Ok(Some(socket)),
         Err(error) => {
-            words::say(format_args!("{error}; it is served without a control channel"));
+            words::say(format_args!("{error}; it is served without a control socket of its own"));
             Ok(None)
         }
     }
@@ -308,36 +302,8 @@ fn no_orders(volume: &Volume) -> Act {
     Rc::new(move |_, _| ready(Err(Refused::Conflict(why.to_owned()))).boxed_local())
 }
 
-/// Refuses `--control` unless it can mean only one disk.
-fn refuse_unclear_control(found: &[Named], control: Option<&Path>) -> Result<(), Failure> {
-    let bare = found.iter().filter(|(_, volume)| volume.folder.is_none()).count();
-    if control.is_none() || bare == 1 {
-        return Ok(());
-    }
-    Err(Failure::Usage(OWN_SOCKET.to_owned()))
-}
-
-/// A volume and its name in the export list.
-type Named = (String, Volume);
-
-/// Finds the volumes to serve.
-fn find_all(arguments: &Asked<'_>) -> Result<Vec<Named>, Failure> {
-    let mut found = Vec::new();
-    for WantedVolume { name, path, log, control } in &arguments.wanted {
-        let mut volume = Volume::find(path)?.with_log(log.as_deref())?;
-        volume.is_degraded_meant = arguments.degraded;
-        if control.is_some() && volume.folder.is_some() {
-            return Err(Failure::Usage(OWN_SOCKET.to_owned()));
-        }
-        found.push((name.clone(), volume));
-    }
-    refuse_twins(&found)?;
-    refuse_unclear_control(&found, arguments.control.as_deref())?;
-    Ok(found)
-}
-
 /// Waits for those disks of the volumes that they need.
-async fn probe_all(found: &mut [Named], runtime: &Runtime) -> Result<(), Failure> {
+async fn probe_all(found: &mut [NamedVolume], runtime: &Runtime) -> Result<(), Failure> {
     for (_, volume) in found {
         volume.silent = silent_disks(volume, runtime).await?;
     }
@@ -348,7 +314,7 @@ async fn probe_all(found: &mut [Named], runtime: &Runtime) -> Result<(), Failure
 async fn open_all(
     arguments: &Asked<'_>,
     settings: &Settings,
-    found: &[Named],
+    found: &[NamedVolume],
     runtime: &Runtime,
 ) -> Result<Vec<Result<OpenVolume, Failure>>, Failure> {
     let cache_bytes = match settings.config.cache {
@@ -356,7 +322,11 @@ async fn open_all(
         None => memory::usual_cache(arguments.wanted.len()),
     };
     let disks = Disks::new().map_err(Failure::Start)?;
-    let device = move |disk| disks.device(disk);
+    let (book, clock) = (settings.devices.clone(), runtime.clock.clone());
+    let device = move |disk: DiskFile| {
+        let path = disk.path().to_owned();
+        book.counted(&path, disks.device(disk), clock.clone())
+    };
     let volumes: Vec<Volume> = found.iter().map(|(_, volume)| volume.clone()).collect();
     let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut results = Vec::new();
@@ -366,7 +336,9 @@ async fn open_all(
         }
         _ => {
             for volume in &volumes {
-                match open_volume(volume, access, device.clone(), cache_bytes, runtime).await {
+                let opened =
+                    open_with_own_log(volume, access, device.clone(), cache_bytes, runtime).await;
+                match opened {
                     Ok(volume) => results.push(Ok(volume)),
                     Err(failure) => {
                         // After a refusal the other volumes are closed as they were.
@@ -422,79 +394,8 @@ fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
     if arguments.trace.is_some() {
         config.trace = arguments.trace.clone();
     }
-    if has_volumes_of_file {
-        config.refuse_unknown_exports().map_err(server::ServeError::from)?;
-    }
-    Ok(Settings { config, file, refused: Vec::new(), has_volumes_of_file })
-}
-
-/// The volumes of the command line or, without any, of the configuration.
-fn wanted_of(arguments: &ServeArguments, config: &Config) -> Result<Vec<WantedVolume>, Failure> {
-    if arguments.volumes.is_empty() {
-        if config.volumes.is_empty() {
-            let sentence = "name a VOLUME, or put a section [volumes.NAME] with its path into the \
-                            configuration";
-            return Err(Failure::Usage(sentence.to_owned()));
-        }
-        let sections = config.volumes.iter().map(|(name, section)| WantedVolume {
-            name: name.clone(),
-            path: section.path.clone(),
-            log: arguments.log.clone().or_else(|| section.log.clone()),
-            control: section.control.clone(),
-        });
-        return Ok(sections.collect());
-    }
-    let named = arguments.volumes.iter().map(|path| {
-        let (name, path, log) = (export_name(path)?, path.clone(), arguments.log.clone());
-        Ok(WantedVolume { name, path, log, control: None })
-    });
-    named.collect()
-}
-
-/// The log that all volumes are given. Volumes that share one are opened together.
-fn common_log(wanted: &[WantedVolume]) -> Result<Option<PathBuf>, Failure> {
-    let logs: Vec<&PathBuf> = wanted.iter().filter_map(|wanted| wanted.log.as_ref()).collect();
-    let is_common = logs.len() == wanted.len() && logs.windows(2).all(|two| two[0] == two[1]);
-    let is_shared = |log: &&PathBuf| logs.iter().filter(|other| *other == log).count() > 1;
-    match logs.iter().copied().find(is_shared) {
-        Some(log) if !is_common => {
-            let log = log.display();
-            let sentence = format!("{log} is the log of some volumes: give it to all, or to one");
-            Err(Failure::Usage(sentence))
-        }
-        _ => Ok(logs.first().filter(|_| is_common).map(|&log| log.clone())),
-    }
-}
-
-/// Refuses to serve one volume twice under different names.
-fn refuse_twins(found: &[Named]) -> Result<(), Failure> {
-    let disk = |volume: &Volume| fs::canonicalize(&volume.disk_path).ok();
-    for (index, (_, volume)) in found.iter().enumerate() {
-        let same = |(_, other): &&Named| disk(other).is_some() && disk(other) == disk(volume);
-        if let Some((_, other)) = found[..index].iter().find(same) {
-            let (path, other) = (volume.path.display(), other.path.display());
-            let sentence = format!("{other} and {path} are one volume: name it once");
-            return Err(Failure::Usage(sentence));
-        }
-    }
-    Ok(())
-}
-
-/// Name of a volume's export: the last component of its path, without the `.img` of an image. A
-/// link counts by its own name, not by that of its target.
-pub(crate) fn export_name(path: &Path) -> Result<String, Failure> {
-    let whole = match path.file_name() {
-        Some(_) => path.to_owned(),
-        // A path such as '.' takes its name from its canonical path.
-        None => fs::canonicalize(path).map_err(|source| Failure::File {
-            verb: "find",
-            path: path.to_owned(),
-            source,
-        })?,
-    };
-    let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());
-    let name = name.unwrap_or_default();
-    Ok(name.strip_suffix(".img").unwrap_or(&name).to_owned())
+    let (refused, devices) = (Vec::new(), DeviceBook::default());
+    Ok(Settings { config, file, refused, has_volumes_of_file, devices })
 }
 
 /// Announces that the server is ready, who may do what with its volumes, and how to mount them. The

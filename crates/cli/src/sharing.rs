@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::slice;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use designs::{OpenError, Opened};
 use runtime::Runtime;
 
-use crate::engine::{OpenVolume, Opening};
+use crate::engine::{OpenVolume, Opening, open_volume};
 use crate::failure::Failure;
 use crate::folder::is_there;
 use crate::log::{self, LOG_SIZE};
@@ -66,15 +67,48 @@ pub(crate) async fn is_shared(
     if !is_there(log)? || log::is_void(log)? {
         return Ok(false);
     }
-    let log_device = device(DiskFile::open(log, Access::ReadOnly)?);
-    let newest = journal::peek(&*log_device).await;
-    let newest = newest.map_err(|source| Failure::Log { path: log.to_owned(), source })?;
-    if newest.is_some_and(|slot| slot.is_shared()) {
+    if was_shared(log, device).await? {
         return Ok(true);
     }
     // Records cannot be saved beside a device, so a log on a device cannot be taken over.
     let Some(disk) = disk else { return Ok(false) };
+    let log_device = device(DiskFile::open(log, Access::ReadOnly)?);
     Ok(log.is_file() && is_idle_of_another(&*disk, &*log_device).await.unwrap_or(false))
+}
+
+/// Whether a log that exists was last written for volumes that share it, in the format for that.
+async fn was_shared(
+    log: &Path,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<bool, Failure> {
+    let log_device = device(DiskFile::open(log, Access::ReadOnly)?);
+    let newest = journal::peek(&*log_device).await;
+    let newest = newest.map_err(|source| Failure::Log { path: log.to_owned(), source })?;
+    Ok(newest.is_some_and(|slot| slot.is_shared()))
+}
+
+/// Opens a volume with its own log. That log may have been shared with others, which used it by
+/// `--log`: then the volume is the only one to share it, and the records of others are saved.
+///
+/// # Errors
+/// [`Failure`].
+pub(crate) async fn open_with_own_log(
+    volume: &Volume,
+    access: Access,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice> + Clone + 'static,
+    cache_bytes: usize,
+    runtime: &Runtime,
+) -> Result<OpenVolume, Failure> {
+    if let Some(log) = volume.log_path.as_deref().filter(|_| access == Access::ReadWrite)
+        && is_there(log)?
+        && !log::is_void(log)?
+        && was_shared(log, &device).await?
+    {
+        let volumes = slice::from_ref(volume);
+        let opened = open_together(volumes, log, device, cache_bytes, runtime).await?;
+        return opened.into_iter().next().expect("one for each volume");
+    }
+    open_volume(volume, access, device, cache_bytes, runtime).await
 }
 
 /// Opens each of the volumes with the log that they share, or none of them.

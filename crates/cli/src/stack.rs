@@ -40,7 +40,7 @@ use crate::failure::Failure;
 use crate::found::found_on;
 use crate::front::{Candidate, Front};
 use crate::held_folder::HeldFolder;
-use crate::losses::Loss;
+use crate::losses::{Loss, LossBook};
 use crate::members::{Member, Story, absent, find_members, find_spares, real};
 use crate::set_state;
 use crate::size::show_size;
@@ -83,6 +83,8 @@ pub(crate) struct OpenSet {
     pub(crate) noted: Rc<RefCell<[Vec<PathBuf>; 2]>>,
     /// Progress and result of the last scrub.
     pub(crate) scrub: Rc<RefCell<Option<Scrub>>>,
+    /// The known losses of the volume.
+    pub(crate) losses: Rc<LossBook>,
     /// Errors of the members, over all starts.
     pub(crate) errors: Rc<ErrorBook>,
     /// Slots whose members were missing when the set was opened.
@@ -356,6 +358,7 @@ impl Volume {
             spares,
             noted,
             scrub,
+            losses: LossBook::open(self.folder.clone()),
             errors,
             late,
             front,

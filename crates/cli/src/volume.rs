@@ -170,6 +170,12 @@ impl Volume {
         self.log_path.clone().or_else(beside)
     }
 
+    /// Whether another path leads to the same volume.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let disk = |volume: &Self| fs::canonicalize(&volume.disk_path).ok();
+        disk(self).is_some_and(|own| disk(other) == Some(own))
+    }
+
     /// Path of the server's control socket, if the volume has a folder.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.join(SOCKET_NAME))

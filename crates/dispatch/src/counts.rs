@@ -88,7 +88,7 @@ impl CallKind {
     }
 }
 
-/// Latencies of the calls of one procedure.
+/// Latencies of the calls of one procedure, or of one kind of a device's calls.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     buckets: [Cell<u64>; LATENCY_BOUNDS_NS.len() + 1],
@@ -96,7 +96,8 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    fn note(&self, ns: u64) {
+    /// Notes a call that took this time.
+    pub fn note(&self, ns: u64) {
         add(&self.buckets[LATENCY_BOUNDS_NS.partition_point(|&bound| bound < ns)], 1);
         add(&self.sum_ns, ns);
     }

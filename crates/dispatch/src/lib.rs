@@ -57,7 +57,7 @@ pub use reply::{Reply, ReplyMemory};
 pub use reply_cache::{Counters, ReplyCache, Window};
 pub use reports::Refusals;
 pub use session::{Arriving, Session};
-pub use volume::{Volume, Volumes, VolumesError};
+pub use volume::{Volume, Volumes, VolumesError, check_names};
 
 use key::Key;
 use reply_cache::Begin;

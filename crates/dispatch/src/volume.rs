@@ -116,6 +116,25 @@ pub enum VolumesError {
     SameFsid(String, String),
 }
 
+/// Checks that each name can be mounted and differs from the others.
+///
+/// # Errors
+/// [`VolumesError::Name`], [`VolumesError::SameName`].
+pub fn check_names(names: &[&str]) -> Result<(), VolumesError> {
+    for (index, &name) in names.iter().enumerate() {
+        let parsed = Name::parse(name.as_bytes());
+        // A name with a line break could forge lines of the log.
+        let is_printable = !name.contains(char::is_control);
+        if !is_printable || !parsed.is_ok_and(|parsed| !parsed.is_dot_or_dot_dot()) {
+            return Err(VolumesError::Name(name.to_owned()));
+        }
+        if names[..index].contains(&name) {
+            return Err(VolumesError::SameName(name.to_owned()));
+        }
+    }
+    Ok(())
+}
+
 /// All volumes of a server. There are few, so lookups are linear.
 pub struct Volumes(Vec<Rc<Served>>);
 
@@ -125,17 +144,10 @@ impl Volumes {
     /// # Errors
     /// See [`VolumesError`].
     pub fn new(volumes: Vec<Volume>) -> Result<Self, VolumesError> {
+        let names: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
+        check_names(&names)?;
         for (index, volume) in volumes.iter().enumerate() {
-            let name = Name::parse(volume.name.as_bytes());
-            // A name with a line break could forge lines of the log.
-            let is_printable = !volume.name.contains(char::is_control);
-            if !is_printable || !name.is_ok_and(|name| !name.is_dot_or_dot_dot()) {
-                return Err(VolumesError::Name(volume.name.clone()));
-            }
             for other in &volumes[..index] {
-                if other.name == volume.name {
-                    return Err(VolumesError::SameName(volume.name.clone()));
-                }
                 if other.fsid == volume.fsid {
                     let names = (other.name.clone(), volume.name.clone());
                     return Err(VolumesError::SameFsid(names.0, names.1));

@@ -376,28 +376,19 @@ impl Config {
     /// See [`ConfigError`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
-        let mut config = Self::parse(&read_text(path).map_err(read)?, path)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        for section in config.volumes.values_mut() {
+        let config = Self::parse(&read_text(path).map_err(read)?, path)?;
+        Ok(config.with_paths_of(path))
+    }
+
+    /// The same with the paths of its volumes as a server uses them: a relative one begins at the
+    /// folder of the file.
+    pub fn with_paths_of(mut self, file: &Path) -> Self {
+        let folder = file.parent().unwrap_or(Path::new(""));
+        for section in self.volumes.values_mut() {
             let paths = [Some(&mut section.path), section.log.as_mut(), section.control.as_mut()];
             paths.into_iter().flatten().for_each(|path| *path = folder.join(&*path));
         }
-        Ok(config)
-    }
-
-    /// Refuses rules for a volume that has no section, for a server of the volumes of the file.
-    ///
-    /// # Errors
-    /// [`ConfigError::NoVolume`].
-    pub fn refuse_unknown_exports(&self) -> Result<(), ConfigError> {
-        let mut names = self.exports.keys();
-        match names.find(|name| !self.volumes.contains_key(*name)) {
-            Some(volume) => {
-                let served = self.volumes.keys().cloned().collect::<Vec<_>>().join(", ");
-                Err(ConfigError::NoVolume { volume: volume.clone(), served })
-            }
-            None => Ok(()),
-        }
+        self
     }
 
     /// Parses the text of a file; `path` is for error messages.
@@ -462,6 +453,34 @@ impl Config {
                 SnapshotsWord::Off => SnapshotsShown::Off,
             };
             exports.insert(volume, export.with_snapshots(shown));
+        }
+        Ok(exports)
+    }
+
+    /// The rules for a server of volumes with these names. Rules for an unknown volume are a typing
+    /// error, and a dangerous one: the intended volume would be open to this machine instead. The
+    /// volumes are those of the file, or else those of a command line.
+    ///
+    /// # Errors
+    /// [`ConfigError::Rules`], [`ConfigError::NoVolume`].
+    pub fn exports_for(
+        &self,
+        names: &[&str],
+        has_volumes_of_file: bool,
+    ) -> Result<Exports, ConfigError> {
+        let exports = self.exports()?;
+        // A volume of the command line has a name of its own, whatever the file calls it: rules for
+        // the volumes of the file do no harm if it has rules, too.
+        let has_rules = |name: &&str| exports.named().any(|named| named == *name);
+        let are_others_fine = has_volumes_of_file || names.iter().all(has_rules);
+        let is_known = |name: &str| {
+            let is_of_file = are_others_fine && self.volumes.contains_key(name);
+            is_of_file || names.contains(&name)
+        };
+        let unknown = exports.named().find(|name| !is_known(name));
+        if let Some(volume) = unknown {
+            let (volume, served) = (volume.to_owned(), names.join(", "));
+            return Err(ConfigError::NoVolume { volume, served });
         }
         Ok(exports)
     }
@@ -595,10 +614,10 @@ mod tests {
     #[test]
     fn rules_of_a_volume_without_a_section_are_refused_where_the_file_names_the_volumes() {
         let text = "[volumes.a]\npath = \"a\"\n[volumes.b]\npath = \"b\"\n[exports.c]\n";
-        let error = parse(text).expect("volumes").refuse_unknown_exports().expect_err("a typo");
+        let judged = |text: &str| parse(text).expect("volumes").exports_for(&["a", "b"], true);
+        let error = judged(text).expect_err("a typo");
         assert!(error.to_string().ends_with("expected one of: a, b"), "{error}");
-        let fine = parse(&text.replace("exports.c", "exports.b")).expect("volumes");
-        assert!(fine.refuse_unknown_exports().is_ok());
+        assert!(judged(&text.replace("exports.c", "exports.b")).is_ok());
     }
 
     #[test]

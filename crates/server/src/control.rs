@@ -59,8 +59,8 @@ use tokio::time::timeout;
 
 use inside::ServerCopy;
 pub use inside::{
-    ClientConnection, Health, ServerClients, ServerCounters, ServerStatus, Serving, VolumeCopy,
-    VolumeHealth, VolumeStatus, VolumeTroubles,
+    ClientConnection, DeviceCallStatus, DeviceStatus, Health, ServerClients, ServerCounters,
+    ServerStatus, Serving, VolumeCopy, VolumeHealth, VolumeStatus, VolumeTroubles,
 };
 pub use jobs::{End, Job, Jobs};
 use routes::Front;
@@ -88,8 +88,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Desk {
     /// Name under which the volume is served.
     pub volume: String,
-    /// Listening socket.
-    pub socket: Socket,
+    /// Listening socket. A volume without one is described at the sockets of the others.
+    pub socket: Option<Socket>,
     /// Copies the statistics that only the thread that serves has; the argument is the export's
     /// durability (`durable` or `delayed`). Called on that thread; it reads counters, waits for
     /// nothing, and formats nothing.
@@ -262,7 +262,7 @@ impl Control {
     /// # Errors
     /// The operating system's error, if it provides no thread or no event queue.
     pub fn open(desks: Vec<Desk>, server: impl Serving + 'static) -> io::Result<Self> {
-        if desks.is_empty() {
+        if desks.iter().all(|desk| desk.socket.is_none()) {
             return Ok(Self::default());
         }
         let reactor = tokio::runtime::Builder::new_current_thread()
@@ -274,9 +274,12 @@ impl Control {
         for (desk, one) in desks.into_iter().enumerate() {
             let Desk { volume, socket, live, info, jobs, scrub, act, nvram, snapshots } = one;
             let orders = Orders { scrub, raid: act, nvram, snapshots };
+            if let Some(socket) = socket {
+                sockets.push(socket.path().to_owned());
+                let (volume, ask) = (volume.clone(), ask.clone());
+                fronts.push((socket, Arc::new(Front { desk, volume, ask, info, jobs })));
+            }
             open.push(OpenDesk { volume, live, orders });
-            sockets.push(socket.path().to_owned());
-            fronts.push((socket, Arc::new(Front { desk, ask: ask.clone(), info, jobs })));
         }
         tokio::task::spawn_local(async move {
             while let Some(Question { desk, ask }) = asked.recv().await {

@@ -28,6 +28,7 @@
 pub mod config;
 pub mod control;
 mod descriptors;
+pub mod device_counts;
 pub mod disks;
 pub mod metrics;
 pub mod reactor;
@@ -41,7 +42,7 @@ mod tcp;
 mod unsent;
 
 pub use config::{Config, ConfigError};
-pub use dispatch::{Anonymous, Export, Exports, Fsid, Rule, Squash, Volume, toml_key};
+pub use dispatch::{Anonymous, Export, Exports, Fsid, Rule, Squash, Volume, check_names, toml_key};
 pub use ready::ReadyInfo;
 pub use server::{ServeError, Server, ServerHandle, Settings};
 pub use shares::{SHARE_TIMEOUT, Share};

@@ -20,6 +20,7 @@ use vfs::FsError;
 
 use crate::config::{Config, ConfigError};
 use crate::control::{ServerCounters, Serving, VolumeTroubles};
+use crate::device_counts::DeviceBook;
 use crate::ready::ReadyInfo;
 use crate::recording::Recording;
 use crate::shares::{Share, shares};
@@ -41,6 +42,8 @@ pub struct Settings {
     pub refused: Vec<String>,
     /// Whether the volumes are those of the file.
     pub has_volumes_of_file: bool,
+    /// The disks of the volumes.
+    pub devices: DeviceBook,
 }
 
 /// Reason why a server cannot start, or ended with an error.
@@ -61,7 +64,7 @@ pub enum ServeError {
         source: std::io::Error,
     },
     /// The trace cannot be created.
-    #[error("cannot write the trace {}: {source}", path.display())]
+    #[error("cannot write the trace {}: {}", path.display(), why_no_trace(source))]
     Trace {
         /// Path of the trace.
         path: PathBuf,
@@ -90,6 +93,16 @@ pub enum ServeError {
     Interrupted,
 }
 
+/// Why a trace cannot be created. It is always a new file: nothing is overwritten.
+fn why_no_trace(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            "it is there already: move it away, or name a new file".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// A listening server.
 pub struct Server {
     runtime: Runtime,
@@ -113,6 +126,7 @@ pub struct ServerHandle {
     file: Option<PathBuf>,
     refused: Vec<String>,
     has_volumes_of_file: bool,
+    devices: DeviceBook,
 }
 
 impl Server {
@@ -161,9 +175,19 @@ impl Server {
     pub fn handle(&self) -> ServerHandle {
         let (stop, dispatcher) = (self.stop.clone(), self.dispatcher.clone());
         let (runtime, door) = (self.runtime.clone(), self.door.clone());
-        let Settings { file, refused, has_volumes_of_file, .. } = self.settings.clone();
+        let Settings { file, refused, has_volumes_of_file, devices, .. } = self.settings.clone();
         let start = runtime.clock.now();
-        ServerHandle { runtime, start, stop, dispatcher, door, file, refused, has_volumes_of_file }
+        ServerHandle {
+            runtime,
+            start,
+            stop,
+            dispatcher,
+            door,
+            file,
+            refused,
+            has_volumes_of_file,
+            devices,
+        }
     }
 
     /// Registers the ports with rpcbind, if the configuration asks for it. A failure is a warning.
@@ -289,6 +313,7 @@ impl Serving for ServerHandle {
             uptime: self.runtime.clock.now().since(self.start),
             volumes: dispatcher.volumes().troubles().map(troubles).collect(),
             refused_volumes: self.refused.clone(),
+            devices: self.devices.copy(),
             calls: dispatcher.counts(),
             refusals: dispatcher.refusals(),
             reply_cache: dispatcher.reply_cache_counters(),
@@ -319,30 +344,16 @@ fn open_door(
     Door::new(runtime.clone(), dispatcher.clone(), bounds, stop.clone())
 }
 
-/// Builds the exports. Rules for an unknown volume are a typing error, and a dangerous one: the
-/// intended volume would be open to this machine instead.
+/// Builds the exports, and warns about those that are declared delayed.
 fn exports(
     config: &Config,
     volumes: &Volumes,
     refused: &[String],
     has_volumes_of_file: bool,
 ) -> Result<Exports, ConfigError> {
-    let exports = config.exports()?;
-    // A volume of the command line has a name of its own, whatever the file calls it: rules for the
-    // volumes of the file do no harm if it has rules, too.
-    let has_rules = |volume: &Volume| exports.named().any(|name| name == volume.name);
-    let are_others_fine = has_volumes_of_file || volumes.iter().all(has_rules);
-    let is_known = |name: &str| {
-        let is_of_file = are_others_fine && config.volumes.contains_key(name);
-        let is_refused = refused.iter().any(|one| one == name);
-        is_of_file || is_refused || volumes.iter().any(|volume| volume.name == name)
-    };
-    let unknown = exports.named().find(|name| !is_known(name));
-    if let Some(volume) = unknown {
-        let served: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
-        let (volume, served) = (volume.to_owned(), served.join(", "));
-        return Err(ConfigError::NoVolume { volume, served });
-    }
+    let names = volumes.iter().map(|volume| volume.name.as_str());
+    let names: Vec<&str> = names.chain(refused.iter().map(String::as_str)).collect();
+    let exports = config.exports_for(&names, has_volumes_of_file)?;
     for volume in volumes.iter().filter(|volume| exports.of(&volume.name).delayed().is_some()) {
         tracing::warn!(
             volume = volume.name,

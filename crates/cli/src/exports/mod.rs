@@ -12,23 +12,25 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use server::config::{AccessWord, Network, SquashWord, read_text};
+use serde::Deserialize;
+use server::config::{AccessWord, Network, SquashWord, VolumeSection, read_text};
 use server::{Anonymous, Config, ConfigError, Exports, ServeError, toml_key};
 
 use crate::failure::Failure;
 use crate::folder::is_there;
 use crate::order;
 use crate::root_directory::{Owner, parse_owner};
-use crate::serve::export_name;
 use crate::volume::{Volume, replace};
+use crate::wanted::export_name;
 use crate::words::{self, quoted};
 use edit::Rights;
 
 /// Text at the end of `duramen exports --help`.
 pub(crate) const HELP: &str = "\
 The rules are in the configuration file of the server, in the section [exports.NAME]. NAME is the
-last part of the volume's path. The file is the one that the volume's server uses; if the volume is
-not being served, name the file with --config. Comments and layout of the file are kept. A server
+name under which the volume is served: that of its section [volumes.NAME], or the last part of its
+path. The file is the one that the volume's server uses; if the volume is not being served, name the
+file with --config. Comments and layout of the file are kept. A server
 uses the changed rules when it gets SIGHUP.
 
 Examples:
@@ -154,6 +156,15 @@ struct Document {
     server: Option<u32>,
 }
 
+/// The part of what a server says of a volume that matters here: the names are those of `duramen
+/// info --json`.
+#[derive(Default, Deserialize)]
+struct ServerSide {
+    pid: Option<u32>,
+    export: Option<String>,
+    configuration: Option<PathBuf>,
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -193,11 +204,9 @@ impl Document {
     /// Reads the configuration of a volume. One that is to be changed may be missing.
     fn find(common: &Common, may_be_new: bool) -> Result<Self, Failure> {
         let Common { volume: path, config, .. } = common;
-        let volume = export_name(path)?;
         let found = Volume::find(path).ok();
-        let server: Option<u32> = found.as_ref().and_then(|found| order::told(found, "pid"));
-        let used: Option<PathBuf> =
-            found.as_ref().and_then(|found| order::told(found, "configuration"));
+        let by_server: Option<ServerSide> = found.as_ref().and_then(order::info_from_server);
+        let ServerSide { pid: server, export, configuration: used } = by_server.unwrap_or_default();
         let file = match (config, &used, server) {
             (Some(named), ..) => named.clone(),
             (None, Some(used), _) => used.clone(),
@@ -218,7 +227,14 @@ impl Document {
             words::say(format_args!("{} is not the file of its server", file.display()));
         }
         let server = server.filter(|_| is_used);
-        let volume = name_in(&file, path).unwrap_or(volume);
+        // A server of the command line's volumes knows nothing of the names in its file.
+        let volume = match export.filter(|_| is_used) {
+            Some(name) => name,
+            None => match name_in(&file, path, found.as_ref()) {
+                Some(name) => name,
+                None => export_name(path)?,
+            },
+        };
         let document = Self::read(volume, file, server, may_be_new)?;
         document.refuse_unknown(path, found.is_some() || is_there(path)?)?;
         Ok(document)
@@ -254,10 +270,16 @@ impl Document {
     }
 }
 
-/// Name under which the configuration serves the volume at a path, if it names volumes.
-fn name_in(file: &Path, volume: &Path) -> Option<String> {
+/// Name under which the configuration serves the volume at a path, if it names volumes. A folder
+/// and the disk in it are one volume.
+fn name_in(file: &Path, path: &Path, volume: Option<&Volume>) -> Option<String> {
     let mut sections = Config::read(file).ok()?.volumes.into_iter();
-    sections.find(|(_, section)| is_same(&section.path, volume)).map(|(name, _)| name)
+    let is_it = |section: &VolumeSection| {
+        let other = || Volume::find(&section.path).ok();
+        let has_disk = |volume: &Volume| other().is_some_and(|other| volume.is_same(&other));
+        is_same(&section.path, path) || volume.is_some_and(has_disk)
+    };
+    sections.find(|(_, section)| is_it(section)).map(|(name, _)| name)
 }
 
 /// The text of a file; none if there is no file.

@@ -63,9 +63,10 @@ enum State {
     Up,
     /// Writes go to the disks.
     Down,
-    /// The NVRAM or its battery has failed, and writes go to the disks; or nothing is acknowledged
-    /// any more.
+    /// The NVRAM or its battery has failed, and writes go to the disks.
     Error,
+    /// Nothing is acknowledged any more.
+    Failed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,10 +130,14 @@ impl Status {
         let distrust = distrust(health.as_ref(), front).filter(|_| status.is_some());
         let (state, error) = match &status {
             Some(status) if status.has_failed => {
-                (State::Error, Some("it or the disks have failed".to_owned()))
+                let why = "it or the disks have failed, and nothing is acknowledged any more: \
+                           restart the server, which finds what they still have, or says what is \
+                           missing";
+                (State::Failed, Some(why.to_owned()))
             }
             Some(status) if status.is_retired => {
-                let why = "it cannot be written; the disks have everything, and writes go there";
+                let why = "it cannot be written; the disks have everything, and writes go there: \
+                           replace it";
                 (State::Error, Some(why.to_owned()))
             }
             Some(_) if distrust.is_some() => (State::Error, distrust),
@@ -172,8 +177,10 @@ impl Status {
 
     /// Adds the troubles of the NVRAM.
     pub(crate) fn judge(&self, health: &mut VolumeHealth) {
+        // Any other trouble leaves the volume in service, on its disks.
+        let judged = if self.state == State::Failed { Judged::Stopped } else { Judged::Degraded };
         if let Some(error) = &self.error {
-            health.add(Judged::Degraded, format!("NVRAM: {error}"));
+            health.add(judged, format!("NVRAM: {error}"));
         }
         if self.copies.iter().any(|copy| copy.state != CopyState::In) {
             health.add(Judged::Degraded, "one of two NVRAMs is not used");
@@ -217,7 +224,7 @@ impl Status {
         match (self.state, &self.error) {
             (State::Up, _) => format!("up, battery {}", self.battery),
             (State::Down, _) => "down: writes go to the disks".to_owned(),
-            (State::Error, error) => error.clone().unwrap_or_default(),
+            (State::Error | State::Failed, error) => error.clone().unwrap_or_default(),
         }
     }
 
@@ -227,6 +234,7 @@ impl Status {
             State::Up => "up",
             State::Down => "down",
             State::Error => "error",
+            State::Failed => "failed",
         };
         let (size, dirty) = (show_size(self.size_bytes), show_size(self.dirty_bytes));
         let mut text = format!("{state}, {size}, {dirty} dirty");

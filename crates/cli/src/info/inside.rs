@@ -6,6 +6,8 @@ use server::control::{Health, VolumeCopy, VolumeHealth};
 use server::metrics::{Metric, Page};
 
 use super::live::{Live, Shadow, Softdep};
+use crate::scrub::Scrub;
+use crate::sets::Status;
 
 static SIZE: Metric = Metric::gauge("duramen_volume_size_bytes", "Size of the file system.");
 static FREE: Metric =
@@ -92,14 +94,16 @@ impl VolumeCopy for Live {
         if let Some(nvram) = &self.nvram {
             nvram.judge(&mut health);
         }
-        if let Some(scrub) = &self.scrub {
-            let (lost, error) = (scrub.lost(), scrub.error());
-            if lost > 0 {
-                health.add(Health::Losses, format!("the last scrub found {lost} lost places"));
-            }
-            if let Some(error) = error {
-                health.add(Health::Degraded, format!("the last scrub ended early: {error}"));
-            }
+        // A scrub that runs may have found more than is known, or may not have come so far.
+        let found = self.scrub.as_ref().map_or(0, Scrub::lost);
+        let found = found.max(self.raid.as_ref().map_or(0, Status::lost_places));
+        let lost = self.losses.places.max(found);
+        if lost > 0 {
+            let why = format!("scrubs have found {lost} places of which no right copy is left");
+            health.add(Health::Losses, why);
+        }
+        if let Some(error) = &self.losses.failure {
+            health.add(Health::Degraded, format!("the last scrub ended early: {error}"));
         }
         if self.reclaim.as_ref().is_some_and(|reclaim| reclaim.state == "failed") {
             health.add(Health::Degraded, "leaked space could not be reclaimed: run duramen fsck");

@@ -13,6 +13,7 @@ use server::control;
 use vfs::FsStat;
 
 use crate::front;
+use crate::losses::KnownLosses;
 use crate::scrub::{Scrub, Scrubs};
 use crate::sets::Status;
 use crate::stack::OpenSet;
@@ -37,6 +38,8 @@ pub(super) struct Live {
     pub(super) raid: Option<Status>,
     pub(super) nvram: Option<front::Status>,
     pub(super) scrub: Option<Scrub>,
+    #[serde(skip)]
+    pub(super) losses: KnownLosses,
 }
 
 /// Statistics of soft updates: [`SoftUpdatesCounts`].
@@ -210,6 +213,7 @@ impl Live {
             raid: None,
             nvram: None,
             scrub: None,
+            losses: KnownLosses::default(),
         }
     }
 }
@@ -217,14 +221,14 @@ impl Live {
 /// Returns the counters of an open volume, of its underlying set, and of its last scrub. Once the
 /// volume is closed they are absent.
 pub(crate) fn live_of(opened: &Opened, set: Option<OpenSet>, scrubs: &Scrubs) -> control::Live {
-    let (engine, seen) = (Rc::downgrade(&opened.engine), scrubs.seen());
+    let (engine, seen, book) = (Rc::downgrade(&opened.engine), scrubs.seen(), scrubs.losses());
     Rc::new(move |durability| {
         let raid = set.as_ref().map(Status::of);
         let front = set.as_ref().and_then(|set| set.front.as_deref());
         let nvram = front.map(front::Status::of);
-        let scrub = seen.borrow().clone();
+        let (scrub, losses) = (seen.borrow().clone(), book.known());
         let live = engine.upgrade();
-        let live = live.map(|it| Live { raid, nvram, scrub, ..Live::of(&*it, durability) });
+        let live = live.map(|it| Live { raid, nvram, scrub, losses, ..Live::of(&*it, durability) });
         Box::new(live.unwrap_or_default())
     })
 }

@@ -27,6 +27,9 @@ pub(super) struct Info {
     /// Process ID of the server.
     #[serde(default)]
     pub(super) pid: Option<u32>,
+    /// Name under which the server exports the volume.
+    #[serde(default)]
+    pub(super) export: Option<String>,
     /// Absolute path of the server's configuration.
     #[serde(default)]
     pub(super) configuration: Option<String>,
@@ -171,6 +174,7 @@ fn gather(volume: &Volume, found: &Found) -> Info {
         missing_bytes: found.missing,
         durability: None,
         pid: None,
+        export: None,
         configuration: None,
         softdep: None,
         shadow: None,

@@ -5,7 +5,8 @@ use std::io::Write;
 use serde_json::json;
 use server::control::{ClientConnection, ServerClients};
 
-use super::{MonitorArguments, ServerPlace, show_duration};
+use super::place::{ServerPlaces, ask_again};
+use super::{MonitorArguments, show_duration};
 use crate::failure::Failure;
 use crate::size::show_size;
 
@@ -15,7 +16,8 @@ use crate::size::show_size;
 /// [`Failure`] if no server serves the volume.
 pub(crate) fn run(arguments: &MonitorArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let MonitorArguments { server, json } = arguments;
-    let clients: ServerClients = ServerPlace::find(server)?.ask("/v1/server/clients")?;
+    let socket = ServerPlaces::find(server)?.one_socket()?;
+    let clients: ServerClients = ask_again(&socket, "/v1/server/clients")?;
     if *json {
         writeln!(output, "{:#}", json!(clients))?;
         return Ok(());

@@ -12,8 +12,9 @@ use server::Signals;
 use server::control::{Health, ServerStatus, VolumeStatus};
 use server::reactor::{self, elsewhere};
 
+use super::ServerArguments;
 use super::clients::table;
-use super::{ServerArguments, ServerPlace};
+use super::place::{ServerPlaces, ask_again};
 use crate::failure::Failure;
 
 /// Time between two reports.
@@ -57,13 +58,13 @@ struct Load {
 /// # Errors
 /// [`Failure`] if no server serves the volume, also when it has ended.
 pub(crate) fn run(arguments: &TopArguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let place = ServerPlace::find(&arguments.server)?;
+    let socket = ServerPlaces::find(&arguments.server)?.one_socket()?;
     let is_terminal = stdout().is_terminal();
     let watching = reactor::block_on(|runtime| async move {
         let mut signals = Signals::new()?;
         let look = || {
-            let place = place.clone();
-            elsewhere(move || place.ask::<ServerStatus>("/v1/server/status"))
+            let socket = socket.clone();
+            elsewhere(move || ask_again::<ServerStatus>(&socket, "/v1/server/status"))
         };
         let (mut before, mut reports) = (look().await?, 0);
         while arguments.count.is_none_or(|count| reports < count) {
@@ -209,15 +210,10 @@ mod tests {
     fn status(pid: u32, uptime_ms: u64, calls: [u64; 3]) -> ServerStatus {
         ServerStatus {
             pid,
-            version: String::new(),
             uptime_ms,
-            state: Health::Ok,
             connections: 1,
-            connections_waiting: 0,
-            refusals: 0,
-            executing: 0,
-            waiting: 0,
             volumes: vec![volume(calls)],
+            ..ServerStatus::default()
         }
     }
 

@@ -11,6 +11,7 @@ use futures::future::{LocalBoxFuture, ready};
 use vfs::{FsError, FsStat};
 
 use super::*;
+use crate::losses::KnownLosses;
 use crate::mkfs;
 use crate::mkfs_arguments::MkfsArguments;
 
@@ -97,14 +98,16 @@ fn what_was_found_is_told_before_the_failure() {
     }
 }
 
-/// An engine that stops in the middle of a scrub. Nothing else of it is called.
-struct Stops;
+/// An engine whose scrub finds a loss and ends early. Nothing else of it is called.
+struct Stops(ScrubError);
 
 impl Told for Stops {
     fn scrub<'a>(&'a self, watch: Watch<'a>) -> Option<designs::Scrubbing<'a>> {
         let stops = async move {
-            watch(&Scrubbed { done_bytes: 1, total_bytes: 2, ..Scrubbed::default() });
-            Err(ScrubError::Stopped)
+            let lost = designs::Lost { path: Some("/bad".to_owned()), snapshot: None, offset: 0 };
+            let (done_bytes, total_bytes, lost) = (1, 2, vec![lost]);
+            watch(&Scrubbed { done_bytes, total_bytes, lost, ..Scrubbed::default() });
+            Err(self.0)
         };
         Some(stops.boxed_local())
     }
@@ -148,21 +151,36 @@ impl OpenEngine for Stops {
     }
 }
 
-#[test]
-fn a_server_tells_why_its_scrub_failed() {
-    let engine: Rc<dyn OpenEngine> = Rc::new(Stops);
-    let jobs = Jobs::default();
+/// The jobs, the last scrub and the known losses after a scrub that ends early.
+fn scrubbed(error: ScrubError) -> (Jobs, Scrub, KnownLosses) {
+    let engine: Rc<dyn OpenEngine> = Rc::new(Stops(error));
+    let (jobs, book) = (Jobs::default(), LossBook::open(None));
     let seen = reactor::block_on(|runtime| async {
         let (engine, jobs, clock) = (Rc::downgrade(&engine), jobs.clone(), runtime.clock.clone());
         let (is_under_way, seen) = (Rc::default(), Rc::default());
-        let scrubs = Scrubs { folder: None, engine, jobs, runtime, is_under_way, seen };
+        let losses = book.clone();
+        let scrubs = Scrubs { losses, engine, jobs, runtime, is_under_way, seen };
         scrubs.begin_one().expect("none is under way");
         while scrubs.is_under_way.get() {
             clock.sleep(std::time::Duration::from_millis(1)).await;
         }
         scrubs.seen().take().expect("there was one")
     });
-    let seen = seen.expect("a reactor");
+    (jobs, seen.expect("a reactor"), book.known())
+}
+
+#[test]
+fn a_server_tells_why_its_scrub_failed() {
+    let (jobs, seen, known) = scrubbed(ScrubError::Stopped);
     assert_eq!((seen.done_bytes, seen.error.as_deref()), (1, Some("the volume has stopped")));
     assert_eq!(jobs.told()[0]["state"], "failed");
+    let failure = Some("the volume has stopped".to_owned());
+    assert_eq!(known, KnownLosses { places: 1, failure });
+}
+
+#[test]
+fn a_cancelled_scrub_is_no_fault_and_its_findings_count() {
+    let (jobs, _, known) = scrubbed(ScrubError::Ended);
+    assert_eq!(jobs.told()[0]["state"], "cancelled");
+    assert_eq!(known, KnownLosses { places: 1, failure: None });
 }

@@ -36,7 +36,7 @@ use server::reactor::elsewhere;
 
 use super::scrub::{named, unscrubbed};
 use crate::folder::real_place;
-use crate::losses;
+use crate::losses::ScrubEnd;
 use crate::members::{Member, is_spare, label_at, real};
 use crate::occupied::what_is_on;
 use crate::stack::{Lost, OpenSet, Returned, Scrub};
@@ -528,7 +528,7 @@ impl Orders {
             let told = job.clone();
             let scrubbing = orders.scrub(move |done, total| told.advance(done, total));
             let done = match orders.cancellable(&job, Work::Scrub, scrubbing).await {
-                Ok(scrub) => Ok(orders.named(scrub).await),
+                Ok(scrub) => Ok(orders.named(scrub, ScrubEnd::Completed).await),
                 Err(error) => Err(error),
             };
             orders.is_scrubbing.set(false);
@@ -577,7 +577,11 @@ impl Orders {
             Ok(_) => self.open.scrub.borrow().clone().unwrap_or_default(),
             // Such a set has nothing to compare, but its NVRAM knows what it has lost.
             Err(ScrubError::Striped) if lost.is_some() => Scrub::default(),
-            Err(error) => return Err(error),
+            Err(error) => {
+                let found = self.open.scrub.borrow().clone().unwrap_or_default();
+                self.named(found, ScrubEnd::Cancelled).await;
+                return Err(error);
+            }
         };
         scrub.lost.extend(lost.into_iter().flatten());
         *self.open.scrub.borrow_mut() = Some(scrub.clone());
@@ -591,17 +595,16 @@ impl Orders {
         Some(lost.map(|range| Lost::somewhere(range.start, range.end - range.start)).collect())
     }
 
-    /// Adds the files with lost data to a scrub. Clients are served while the files are searched.
-    pub(super) async fn named(&self, scrub: Scrub) -> Scrub {
-        let (folder, found_at) = (self.volume.folder.clone(), self.runtime.clock.wall().seconds);
-        if scrub.lost.is_empty() {
-            losses::keep(folder, Vec::new(), true).await;
-            return scrub;
+    /// Adds the files with lost data to a scrub, and notes its findings. Clients are served while
+    /// the files are searched.
+    pub(super) async fn named(&self, mut scrub: Scrub, end: ScrubEnd) -> Scrub {
+        if !scrub.lost.is_empty() {
+            let (volume, lost) = ((*self.volume).clone(), scrub.lost.clone());
+            scrub.lost = elsewhere(move || named(&volume, lost)).await;
+            *self.open.scrub.borrow_mut() = Some(scrub.clone());
         }
-        let (volume, lost) = ((*self.volume).clone(), scrub.lost.clone());
-        let scrub = Scrub { lost: elsewhere(move || named(&volume, lost)).await, ..scrub };
-        *self.open.scrub.borrow_mut() = Some(scrub.clone());
-        losses::keep(folder, scrub.losses(found_at), true).await;
+        let losses = scrub.losses(self.runtime.clock.wall().seconds);
+        self.open.losses.note(losses, end).await;
         scrub
     }
 

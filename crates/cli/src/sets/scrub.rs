@@ -25,6 +25,7 @@ use server::reactor;
 
 use super::{Status, ask, bar, change, follow, print_json};
 use crate::failure::Failure;
+use crate::losses::ScrubEnd;
 use crate::order;
 use crate::size::show_size;
 use crate::stack::{Lost, Scrub, at_once};
@@ -54,7 +55,7 @@ pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result
             let scrubbed = scrubbed.await;
             bar.finish_and_clear();
             let scrub = scrubbed.map_err(unscrubbed)?;
-            Ok(orders.named(scrub).await)
+            Ok(orders.named(scrub, ScrubEnd::Completed).await)
         })?,
     };
     if json {

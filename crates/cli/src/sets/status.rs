@@ -149,7 +149,7 @@ struct Losses {
     /// Blocks of 4 KiB that a new member lacks because no disk could provide them.
     #[serde(default)]
     blocks: u64,
-    /// Bytes that the last scrub found lost, if there was one.
+    /// Lost bytes that scrubs have found, if there was one.
     bytes: Option<u64>,
 }
 
@@ -177,7 +177,9 @@ impl Status {
         });
         let status = Self::from_label(&label, &open.members.borrow(), rebuild, &met, done);
         let scrub = open.scrub.borrow().clone();
-        let bytes = scrub.as_ref().map(Scrub::lost_bytes);
+        // A new scrub has not met again yet what an earlier one has found.
+        let known = Some(open.losses.bytes()).filter(|&bytes| bytes > 0);
+        let bytes = scrub.as_ref().map(Scrub::lost_bytes).max(known);
         let (reads, blocks) = (done.lost_reads, done.lost_blocks);
         let losses = Some(Losses { reads, blocks, bytes });
         let (spares, absent) = (open.spares.borrow().clone(), open.absent());

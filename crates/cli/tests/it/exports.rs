@@ -170,3 +170,37 @@ fn what_cannot_be_edited_is_named_and_stays() {
     exports("allow", &volume, &["10.0.0.5"]).failed(1, "--config FILE");
     assert!(serving.stop().success());
 }
+
+/// Runs `duramen exports allow` and `deny` on a served volume, and returns the configuration.
+fn allowed_and_denied(path: &Path, name: &str, config: &Path) -> String {
+    exports("allow", path, &["10.0.0.5"]).good();
+    let allowed = read(config);
+    assert!(allowed.contains(&format!("[exports.{name}]")), "{allowed}");
+    exports("deny", path, &["--all"]).good();
+    read(config)
+}
+
+#[test]
+fn rules_are_those_of_the_name_under_which_a_server_has_the_volume() {
+    let folder = Folder::new();
+    let (volume, config) = (folder.path("data"), folder.path("duramen.toml"));
+    on("mkfs", &volume, &["--size", "16M"]).good();
+    // The command line's volume has the name of its path, whatever the file calls it.
+    fs::write(&config, "[volumes.other]\npath = 'data'\n").expect("there is room");
+    let with = ["--config", plain(&config)];
+    let serving = Serving::start(&[&volume], &with);
+    let text = allowed_and_denied(&volume, "data", &config);
+    assert!(text.contains("[exports.data]\nclients = []\n"), "{text}");
+    serving.signal("-HUP");
+    serving.until(|| serving.refuses("data"));
+    assert!(serving.stop().success());
+    // A volume of the file has the name of its section, by whatever path it is called.
+    fs::write(&config, "[volumes.other]\npath = 'data'\n").expect("there is room");
+    let disk = volume.join("disk.img");
+    exports("allow", &disk, &[&["10.0.0.5"], &with[..]].concat()).good();
+    assert!(read(&config).contains("[exports.other]"), "{}", read(&config));
+    let serving = Serving::start(&[], &with);
+    let text = allowed_and_denied(&disk, "other", &config);
+    assert!(text.contains("[exports.other]\nclients = []\n"), "{text}");
+    assert!(serving.stop().success());
+}

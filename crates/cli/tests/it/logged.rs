@@ -353,3 +353,31 @@ fn a_bare_image_is_served_with_the_log_that_is_named() {
     on("serve", &other, &disk).failed(1, "file system");
     assert_clean(&image);
 }
+
+/// The log of a folder that another volume used as well keeps the format for that.
+#[test]
+fn a_volume_whose_own_log_was_shared_is_served_with_others_and_alone() {
+    let folder = Folder::new();
+    let [one, other] = ["one", "other"].map(|name| folder.path(name));
+    for volume in [&one, &other] {
+        on("mkfs", volume, &["--size", "16M"]).good();
+    }
+    let log = one.join("log.img");
+    let shared = ["--log", log.to_str().expect("a plain path")];
+    let serving = Serving::start(&[&one, &other], &shared);
+    put(&serving, "one", "letter", b"dear friend");
+    assert!(serving.stop().success());
+    let serving = Serving::start(&[&one, &other], &[]);
+    put(&serving, "one", "second", b"dear both");
+    put(&serving, "other", "answer", b"dear you");
+    serving.kill();
+    let serving = Serving::start(&[&one], &[]);
+    put(&serving, "one", "third", b"dear me");
+    assert!(serving.stop().success());
+    assert!(Serving::start(&[&one, &other], &[]).stop().success());
+    assert_eq!(on("ls", &one, &[]).good(), "letter\nsecond\nthird\n");
+    assert_eq!(on("cat", &other, &["answer"]).good(), "dear you");
+    for volume in [&one, &other] {
+        assert_clean(&volume.join("disk.img"));
+    }
+}

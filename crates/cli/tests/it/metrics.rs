@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use futures::executor::block_on;
 use nfs3_types::nfs3::{GETATTR3args, LOOKUP3args, Nfs3Result, READ3args, diropargs3, nfsstat3};
+use serde_json::Value;
 
 use crate::common::exposition::Samples;
 use crate::common::serving::{Serving, good, put};
@@ -16,14 +17,27 @@ const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs
 
 /// Status and body of the answer to a GET on the socket of a volume.
 pub(crate) fn get(volume: &Path, route: &str) -> (u16, String) {
+    request(volume, &format!("GET {route} HTTP/1.1\r\nHost: d\r\n\r\n"))
+}
+
+/// Status and body of the answer to a POST without arguments on the socket of a volume.
+pub(crate) fn post(volume: &Path, route: &str) -> (u16, String) {
+    let head = format!("POST {route} HTTP/1.1\r\nHost: d\r\nContent-Length: 2\r\n\r\n{{}}");
+    request(volume, &head)
+}
+
+fn request(volume: &Path, request: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(volume.join("control.sock")).expect("it listens");
-    let head = format!("GET {route} HTTP/1.1\r\nHost: d\r\n\r\n");
-    stream.write_all(head.as_bytes()).expect("it reads");
+    stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     (status.expect("a number"), body.to_owned())
+}
+
+fn plain(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
 }
 
 fn scrape(volume: &Path) -> Samples {
@@ -86,6 +100,22 @@ fn metrics_of_two_volumes_agree_with_what_a_client_did() {
     }
     assert_eq!(of("duramen_volume_files{volume=\"data\"}"), 1.0);
     assert!(of("duramen_volume_free_bytes{volume=\"data\"}") <= -5_000.0);
+    // Each disk and log counts for itself, with the flushes that the engine made.
+    let device = |name: &str, metric: &str, kind: &str| {
+        let path = folder.path(name);
+        of(&format!("duramen_device_{metric}{{device=\"{}\",kind=\"{kind}\"}}", path.display()))
+    };
+    assert!(device("data/log.img", "bytes_total", "write") >= 5_000.0);
+    assert!(device("data/log.img", "call_duration_seconds_count", "write") >= 1.0);
+    assert_eq!(device("data/log.img", "errors_total", "write"), 0.0);
+    assert_eq!(device("other/disk.img", "bytes_total", "write"), 0.0, "no call was for it");
+    let status: Value =
+        serde_json::from_str(&on("status", &data, &["--json"]).good()).expect("it is JSON");
+    let devices = status["devices"].as_array().expect("a list");
+    let log = devices.iter().find(|it| it["device"] == plain(&folder.path("data/log.img")));
+    let log = log.expect("it is open");
+    assert!(log["write"]["mean_us"].as_f64() > Some(0.0) && log["pending"] == 0, "{log}");
+    assert_eq!(devices.len(), 3, "two disks and a log: {status}");
     assert!(after.of("duramen_shadow_barriers_total{volume=\"other\"}") > 0.0);
     assert_eq!(of("duramen_refusals_total{reason=\"rule\"}"), 0.0);
     assert!(serving.stop().success());
@@ -164,6 +194,11 @@ fn metrics_of_a_set_have_its_slots() {
     }
     let (status, body) = get(&volume, "/healthz");
     assert_eq!(status, 200, "{body}");
+    for disk in ["disk-1", "disk-2"] {
+        let disk = folder.path(disk);
+        let flushes = format!("{{device=\"{}\",kind=\"flush\"}}", disk.display());
+        assert!(samples.of(&format!("duramen_device_call_duration_seconds_count{flushes}")) > 0.0);
+    }
     duramen(&["raid", "fail", volume.to_str().expect("plain"), "1", "--force"]).good();
     let samples = scrape(&volume);
     assert_eq!(samples.of("duramen_raid_slot_in_sync{volume=\"data\",slot=\"1\"}"), 0.0);
@@ -173,5 +208,17 @@ fn metrics_of_a_set_have_its_slots() {
     for family in samples.families.iter().filter(|name| name.starts_with("duramen_raid_")) {
         assert!(PAGE.contains(&format!("| `{family}")), "docs/admin.md lacks {family}");
     }
+    assert!(serving.stop().success());
+}
+
+#[test]
+fn a_volume_without_a_socket_is_in_the_answers_of_the_others() {
+    let folder = Folder::new();
+    let data = made(&folder, "data", &[]);
+    let bare = made(&folder, "bare.img", &["--bare"]);
+    let serving = Serving::start(&[&data, &bare], &[]);
+    let samples = scrape(&data);
+    assert_eq!(samples.of("duramen_volume_state{volume=\"bare\",state=\"ok\"}"), 1.0);
+    assert!(samples.of("duramen_volume_size_bytes{volume=\"bare\"}") > 0.0);
     assert!(serving.stop().success());
 }

@@ -155,6 +155,25 @@ fn a_memory_that_is_cut_short_under_the_server_ends_no_server() {
 }
 
 #[test]
+fn a_volume_has_stopped_when_its_nvram_can_neither_be_written_nor_read() {
+    let place = Place::made_in(Folder::in_memory(), &["--upper", "2M"]);
+    let serving = place.serve();
+    put(&serving, "data", "one", &letters(1));
+    assert!(place.status()["dirty_bytes"].as_u64() > Some(0), "the disks lack it");
+    let file = fs::OpenOptions::new().write(true).open(&place.nvram).expect("it is there");
+    file.set_len(0).expect("it is ours");
+    assert!(!serving.creates("data", "two"), "nothing is promised any more");
+    let status = place.status();
+    assert_eq!(status["state"], "failed");
+    let said = on("status", &place.volume, &[]);
+    let why = "NVRAM: it or the disks have failed, and nothing is acknowledged any more: restart \
+               the server";
+    assert!(said.code == 2 && said.output.contains("data            stopped, "), "{said:?}");
+    assert!(said.output.contains(why), "{said:?}");
+    serving.kill();
+}
+
+#[test]
 fn an_older_copy_of_the_nvram_is_refused() {
     let place = Place::made(&[]);
     let (copy, newer) = (place.folder.path("copy"), place.folder.path("newer"));

@@ -3,6 +3,7 @@
 mod changes;
 mod online;
 mod remains;
+mod scrubs;
 mod starts;
 mod watching;
 
@@ -659,6 +660,7 @@ fn what_has_rotted_is_mended_and_what_is_lost_is_named() {
             let status = place.status();
             assert_eq!(status["scrub"], scrub, "its server names them as well");
             assert_eq!(status["losses"]["bytes"], 4096);
+            scrubs::keeps_its_losses_while_scrubbed_again(&place);
         }
         let told = place.raid(&["scrub"]);
         let line = "lost: /one: 4096 bytes at byte 4096";

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::common::serving::{Serving, put, remove};
-use crate::common::{Folder, SmallHost, duramen, duramen_in_time, follow, on};
+use crate::common::{Folder, Run, SmallHost, duramen, duramen_in_time, follow, on};
 
 fn made(folder: &Folder, more: &[&str]) -> PathBuf {
     let volume = folder.path("volume");
@@ -205,6 +205,17 @@ fn a_scrub_names_what_has_rotted_served_or_not() {
     assert!(said.contains("bring their files back from a backup"), "{said}");
     let lost = json!([{ "path": "/bad", "snapshot": null, "offset": 0 }]);
     assert_eq!(told(&volume)["scrub"]["lost"], lost);
+    let health = "volume          losses, ";
+    let why = ": scrubs have found 1 places of which no right copy is left";
+    let is_lost = |said: Run| {
+        let line = said.output.lines().nth(1).unwrap_or_default();
+        assert!(said.code == 2 && line.starts_with(health) && line.ends_with(why), "{said:?}");
+    };
+    is_lost(on("status", &volume, &[]));
+    assert!(serving.stop().success());
+    // The next server has not scrubbed yet.
+    let serving = Serving::start(&[&volume], &[]);
+    is_lost(on("status", &volume, &[]));
     assert!(serving.stop().success());
     let before = fs::read(volume.join("disk.img")).expect("it is there");
     let run = on("scrub", &volume, &["--json"]);

@@ -6,6 +6,7 @@
 mod page;
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dispatch::counts::{CallCounts, Connected, ConnectionCounts, LATENCY_BOUNDS_NS, ServerCounts};
@@ -14,6 +15,7 @@ use door::DoorCounts;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::device_counts::{DeviceCall, DeviceCells};
 use crate::metrics::Page;
 
 /// The running server. Its functions are called on the thread that serves; they read counters and
@@ -39,6 +41,8 @@ pub struct ServerCounters {
     pub volumes: Vec<VolumeTroubles>,
     /// Names of volumes that were to be served and were refused.
     pub refused_volumes: Vec<String>,
+    /// Counters of the open disks, by their paths.
+    pub devices: Vec<(PathBuf, DeviceCells)>,
     /// Counters of calls.
     pub calls: ServerCounts,
     /// Refused mounts and calls.
@@ -157,10 +161,12 @@ pub(super) struct ServerCopy {
 }
 
 /// State of a server: the object of `GET /v1/server/status`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// Process ID.
     pub pid: u32,
+    /// Name of the volume at whose socket the server was asked.
+    pub socket_volume: String,
     /// Version of the program.
     pub version: String,
     /// Milliseconds since the start.
@@ -179,6 +185,63 @@ pub struct ServerStatus {
     pub waiting: u64,
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
+    /// The open disks of all volumes, and their logs.
+    #[serde(default)]
+    pub devices: Vec<DeviceStatus>,
+}
+
+/// State of a disk. Counters begin when it is opened.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// Path by which it was opened.
+    pub device: String,
+    /// Calls under way.
+    pub pending: u64,
+    /// Reads.
+    pub read: DeviceCallStatus,
+    /// Writes.
+    pub write: DeviceCallStatus,
+    /// Flushes.
+    pub flush: DeviceCallStatus,
+}
+
+/// Completed calls of one kind of a disk.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceCallStatus {
+    /// Number of calls, with those that failed.
+    pub calls: u64,
+    /// Number of calls that failed.
+    pub errors: u64,
+    /// Bytes of the others.
+    pub bytes: u64,
+    /// Mean time in microseconds; null if there was no call.
+    pub mean_us: Option<f64>,
+    /// Time of the slowest in microseconds; null if there was no call.
+    pub max_us: Option<f64>,
+}
+
+impl DeviceStatus {
+    fn new(path: &Path, cells: &DeviceCells) -> Self {
+        let device = path.display().to_string();
+        let mut status = Self { device, pending: cells.pending(), ..Self::default() };
+        for (kind, cells) in cells.calls() {
+            let calls = cells.latencies().calls();
+            let us = |time: Duration| (calls > 0).then(|| time.as_nanos() as f64 / 1e3);
+            let one = DeviceCallStatus {
+                calls,
+                errors: cells.errors(),
+                bytes: cells.bytes(),
+                mean_us: us(cells.latencies().sum()).map(|sum| sum / calls as f64),
+                max_us: us(cells.longest()),
+            };
+            match kind {
+                DeviceCall::Read => status.read = one,
+                DeviceCall::Write => status.write = one,
+                DeviceCall::Flush => status.flush = one,
+            }
+        }
+        status
+    }
 }
 
 /// State of a volume.
@@ -240,7 +303,8 @@ impl ServerCopy {
         let mut all = Vec::new();
         for VolumeTroubles { name, is_stopped, is_damaged } in &self.counters.volumes {
             let its = self.volumes.iter().find(|(volume, _)| volume == name);
-            let mut health = its.map(|(_, copy)| copy.health()).unwrap_or_default();
+            let (_, copy) = its.expect("each volume has a desk, with or without a socket");
+            let mut health = copy.health();
             if *is_damaged {
                 health.add(Health::Losses, "a call has met damage on the disk");
             }
@@ -258,8 +322,8 @@ impl ServerCopy {
         all
     }
 
-    /// The state of the server.
-    pub(super) fn status(&self) -> ServerStatus {
+    /// The state of the server, for an answer at the socket of this volume.
+    pub(super) fn status(&self, socket_volume: &str) -> ServerStatus {
         let counters = &self.counters;
         let none = CallCounts::default();
         let calls = counters.calls.volumes.iter().chain(std::iter::repeat(&none));
@@ -269,6 +333,7 @@ impl ServerCopy {
         let Refusals { rule, path, protocol } = counters.refusals;
         ServerStatus {
             pid: std::process::id(),
+            socket_volume: socket_volume.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_ms: milliseconds(counters.uptime),
             state: volumes.iter().map(|volume| volume.health.state).max().unwrap_or_default(),
@@ -278,6 +343,11 @@ impl ServerCopy {
             executing: counters.executing,
             waiting: counters.calls.waiting,
             volumes,
+            devices: counters
+                .devices
+                .iter()
+                .map(|(path, it)| DeviceStatus::new(path, it))
+                .collect(),
         }
     }
 

@@ -30,6 +30,8 @@ const MOST_SAID: usize = 64 << 10;
 pub(super) struct Front {
     /// Index of the desk.
     pub(super) desk: usize,
+    /// Name of its volume.
+    pub(super) volume: String,
     /// Queue to the thread that serves.
     pub(super) ask: mpsc::Sender<Question>,
     /// See [`super::Desk::info`].
@@ -77,7 +79,9 @@ impl Front {
             Deed::Snapshots => self.act(Part::Snapshots, LIST, Value::Null).await,
             Deed::Metrics => self.inside(|copy| Answer::text(copy.metrics())).await,
             Deed::Healthz => self.inside(|copy| Answer::of(copy.healthz())).await,
-            Deed::Status => self.inside(|copy| Answer::good(&json!(copy.status()))).await,
+            Deed::Status => {
+                self.inside(|copy| Answer::good(&json!(copy.status(&self.volume)))).await
+            }
             Deed::Clients => self.clients().await,
             Deed::Act(part) => match said(body).await {
                 Ok(said) => self.act(part, word, said).await,

@@ -54,11 +54,11 @@ impl Drop for Folder {
 }
 
 /// A desk that counts the requests to the thread that serves.
-fn desk(path: &Path, jobs: Jobs) -> Desk {
+fn desk(volume: &str, socket: Option<&Path>, jobs: Jobs) -> Desk {
     let (asked, serving) = (Cell::new(0), thread::current().id());
     Desk {
-        volume: "data".into(),
-        socket: Socket::claim(path).expect("nothing is in its way"),
+        volume: volume.into(),
+        socket: socket.map(|path| Socket::claim(path).expect("nothing is in its way")),
         live: Rc::new(move |durability| {
             asked.set(asked.get() + 1);
             assert_eq!(thread::current().id(), serving, "what it owns is read by no other thread");
@@ -126,7 +126,7 @@ impl VolumeCopy for Copy {
     }
 }
 
-/// A server of the volume `data` and of one without a desk, which may have stopped.
+/// A server of the volume `data` and of one without a socket, which may have stopped.
 #[derive(Clone, Default)]
 struct FakeServer {
     is_stopped: Rc<Cell<bool>>,
@@ -147,6 +147,7 @@ impl Serving for FakeServer {
             uptime: Duration::from_millis(1_500),
             volumes: vec![volume("data", false), volume("bare", self.is_stopped.get())],
             refused_volumes: Vec::new(),
+            devices: Vec::new(),
             calls: ServerCounts {
                 volumes: vec![CallCounts::default(); 2],
                 no_volume: CallCounts::default(),
@@ -182,7 +183,9 @@ fn with_desk_of(server: FakeServer, test: impl AsyncFnOnce(&Path, &Jobs, Control
     let (folder, jobs) = (Folder::new(), Jobs::default());
     let path = folder.socket();
     let done = reactor::block_on(|_| async {
-        let control = Control::open(vec![desk(&path, jobs.clone())], server);
+        let bare = desk("bare", None, Jobs::default());
+        let desks = vec![desk("data", Some(&path), jobs.clone()), bare];
+        let control = Control::open(desks, server);
         test(&path, &jobs, control.expect("a thread")).await;
     });
     done.expect("a reactor");
@@ -236,6 +239,7 @@ fn metrics_are_text_for_prometheus() {
         assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
         for line in [
             "asked_total{volume=\"data\"} 1",
+            "asked_total{volume=\"bare\"} 1",
             "duramen_rpc_rejected_total 3",
             "duramen_uptime_seconds 1.5",
             "duramen_volume_state{volume=\"bare\",state=\"ok\"} 1",
@@ -254,7 +258,9 @@ fn health_says_degraded_with_200_and_stopped_with_503() {
         assert_eq!((status, &body["state"]), (200, &json!("ok")), "{body}");
         let (status, _, body) = said(path, request).await;
         assert_eq!((status, &body["state"]), (200, &json!("degraded")), "{body}");
-        assert_eq!(body["volumes"][0]["reasons"], json!(["it was asked twice"]));
+        for volume in [0, 1] {
+            assert_eq!(body["volumes"][volume]["reasons"], json!(["it was asked twice"]));
+        }
         server.is_stopped.set(true);
         let (status, _, body) = said(path, request).await;
         assert_eq!((status, &body["state"]), (503, &json!("stopped")), "{body}");
@@ -262,6 +268,7 @@ fn health_says_degraded_with_200_and_stopped_with_503() {
         let (status, _, body) = said(path, b"GET /v1/server/status HTTP/1.1\r\n\r\n").await;
         assert_eq!((status, &body["state"]), (200, &json!("stopped")), "{body}");
         assert_eq!(body["volumes"][1]["calls"], 0);
+        assert_eq!(body["socket_volume"], "data", "the one whose socket it is");
         let (_, _, body) = said(path, b"GET /v1/server/clients HTTP/1.1\r\n\r\n").await;
         assert_eq!(body, json!({ "total": 7, "connections": [] }));
     });

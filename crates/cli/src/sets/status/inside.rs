@@ -37,6 +37,11 @@ static IO: Metric = Metric::counter(
 );
 
 impl Status {
+    /// Number of lost places that the last scrub has found, or has found so far.
+    pub(crate) fn lost_places(&self) -> usize {
+        self.scrub.as_ref().map_or(0, |scrub| scrub.lost.len())
+    }
+
     /// Adds the troubles of the set.
     pub(crate) fn judge(&self, health: &mut VolumeHealth) {
         let state = match self.state {
@@ -48,8 +53,9 @@ impl Status {
         if state != Health::Ok {
             health.add(state, format!("the set of disks is {}", self.state.word()));
         }
-        let Losses { reads, blocks, bytes } = self.losses.unwrap_or_default();
-        if reads + blocks + bytes.unwrap_or_default() > 0 {
+        // The losses that scrubs have found are those of the volume, and are judged there.
+        let Losses { reads, blocks, .. } = self.losses.unwrap_or_default();
+        if reads + blocks > 0 {
             health.add(Health::Losses, "the set of disks has lost data");
         }
     }

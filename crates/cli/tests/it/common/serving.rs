@@ -108,6 +108,15 @@ impl Serving {
         block_on(mount.mnt(dirpath(Opaque::borrowed(path.as_bytes())))).is_err()
     }
 
+    /// Whether it creates a file.
+    pub(crate) fn creates(&self, volume: &str, name: &str) -> bool {
+        let (mut client, root) = self.mount(volume);
+        let place = diropargs3 { dir: root, name: name.as_bytes().into() };
+        let how = createhow3::GUARDED(sattr3::default());
+        let made = block_on(client.create(&CREATE3args { where_: place, how })).expect("a reply");
+        matches!(made, Nfs3Result::Ok(_))
+    }
+
     /// Waits for something that it does by itself.
     pub(crate) fn until(&self, is_done: impl Fn() -> bool) {
         while !is_done() {

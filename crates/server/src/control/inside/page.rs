@@ -6,6 +6,7 @@ use door::DoorCounts;
 use nfs::mount;
 
 use super::{Health, ServerCounters};
+use crate::device_counts::DeviceCall;
 use crate::metrics::{Metric, Page};
 
 static BUILD: Metric =
@@ -84,6 +85,23 @@ static CLOSED: Metric = Metric::counter(
      of places, lost by the network, garbled, or given_up since the peer did not go on.",
 );
 
+static DEVICE_TIME: Metric = Metric::histogram(
+    "duramen_device_call_duration_seconds",
+    "Time of a read, write or flush of a disk or a log.",
+);
+static DEVICE_ERRORS: Metric = Metric::counter(
+    "duramen_device_errors_total",
+    "Reads, writes and flushes of a disk or a log that failed.",
+);
+static DEVICE_BYTES: Metric = Metric::counter(
+    "duramen_device_bytes_total",
+    "Bytes that were read from a disk or a log, and written to it.",
+);
+static DEVICE_PENDING: Metric = Metric::gauge(
+    "duramen_device_pending_calls",
+    "Reads, writes and flushes of a disk or a log that are under way.",
+);
+
 /// Adds the metrics of a server.
 pub(super) fn measure(counters: &ServerCounters, page: &mut Page) {
     page.add(&BUILD, &[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -99,6 +117,25 @@ pub(super) fn measure(counters: &ServerCounters, page: &mut Page) {
     page.add(&EXECUTING, &[], counters.executing);
     measure_memory(counters, page);
     measure_connections(counters, page);
+    measure_devices(counters, page);
+}
+
+fn measure_devices(counters: &ServerCounters, page: &mut Page) {
+    let bounds = LATENCY_BOUNDS_NS.map(|ns| ns as f64 / 1e9);
+    for (path, cells) in &counters.devices {
+        let device = path.display().to_string();
+        for (kind, calls) in cells.calls() {
+            let labels = [("device", device.as_str()), ("kind", kind.word())];
+            let (latencies, errors) = (calls.latencies(), calls.errors());
+            let (buckets, sum) = (latencies.buckets(), latencies.sum().as_secs_f64());
+            page.add_histogram(&DEVICE_TIME, &labels, &bounds, &buckets, sum);
+            page.add(&DEVICE_ERRORS, &labels, errors);
+            if kind != DeviceCall::Flush {
+                page.add(&DEVICE_BYTES, &labels, calls.bytes());
+            }
+        }
+        page.add(&DEVICE_PENDING, &[("device", &device)], cells.pending());
+    }
 }
 
 /// Adds the health of a volume.
