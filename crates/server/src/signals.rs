@@ -12,14 +12,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::control::{Control, Desk};
 use crate::ready::ReadyInfo;
-use crate::server::{ServeError, Server, ServerHandle, Settings, shut_down};
+use crate::server::{ServeError, Server, ServerHandle, Settings};
+use crate::stopping::shut_down;
 
 /// Serves `volumes` until SIGTERM or SIGINT, and shuts them down. Calls `ready` once, when clients
 /// are accepted. SIGHUP reloads the exports. The `desks` answer requests until the volumes are shut
 /// down.
 ///
 /// # Errors
-/// See [`ServeError`]. After [`ServeError::Interrupted`] the process should end at once.
+/// See [`ServeError`]. The process should end at once if [`ServeError::ends_at_once`].
 pub async fn serve(
     runtime: &Runtime,
     volumes: Vec<Volume>,
@@ -29,7 +30,7 @@ pub async fn serve(
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), ServeError> {
     if signals.was_asked {
-        return signals.while_ending(shut_down(volumes.iter())).await;
+        return signals.while_ending(shut_down(runtime, &volumes)).await;
     }
     let start = async {
         let mut server = Server::bind(runtime, volumes, settings).await?;
