@@ -11,6 +11,7 @@
 
 use std::num::NonZeroUsize;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -31,6 +32,7 @@ pub struct Pool {
     /// Empty only while the pool is dropped.
     jobs: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
+    completed: Arc<AtomicU64>,
 }
 
 impl Pool {
@@ -42,13 +44,19 @@ impl Pool {
     pub fn new(threads: NonZeroUsize) -> std::io::Result<Rc<Self>> {
         let (jobs, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
-        let mut pool = Self { jobs: Some(jobs), threads: Vec::new() };
+        let completed = Arc::default();
+        let mut pool = Self { jobs: Some(jobs), threads: Vec::new(), completed };
         for number in 0..threads.get() {
-            let queue = queue.clone();
+            let (queue, completed) = (queue.clone(), pool.completed.clone());
             let thread = std::thread::Builder::new().name(format!("disk-{number}"));
-            pool.threads.push(thread.spawn(move || work(&queue))?);
+            pool.threads.push(thread.spawn(move || work(&queue, &completed))?);
         }
         Ok(Rc::new(pool))
+    }
+
+    /// Number of calls that have completed since the start.
+    pub fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
     }
 
     fn give(&self, job: Job) {
@@ -66,13 +74,14 @@ impl Drop for Pool {
     }
 }
 
-fn work(queue: &Mutex<Receiver<Job>>) {
+fn work(queue: &Mutex<Receiver<Job>>, completed: &AtomicU64) {
     loop {
         let job = queue.lock().expect("nobody panics while waiting for a job").recv();
         match job {
             Ok(job) => job(),
             Err(_closed) => return,
         }
+        completed.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -169,8 +169,10 @@ enum Command {
 
 const SERVE_HELP: &str = "\
 Once the server is ready, it prints 'ready:' and a mount command for each volume. SIGTERM and SIGINT
-shut it down cleanly; SIGHUP reloads the exports from the configuration file. After a crash, start
-it again: it recovers by itself. Set RUST_LOG=debug for verbose logs.
+shut it down cleanly, and a second one ends it at once; SIGHUP reloads the exports from the
+configuration file. If no disk answers for 60 seconds during a shutdown, the server names the
+volumes that it waits for and exits with 1. After a crash, start it again: it recovers by itself.
+Set RUST_LOG=debug for verbose logs.
 
 Examples:
   duramen serve data

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use block::file::{Access, DiskFile};
 use clap::Args;
 use futures::FutureExt;
-use futures::future::ready;
+use futures::future::{join_all, ready};
 use runtime::Runtime;
 use server::config::{Listen, parse_address};
 use server::control::{Act, Desk, Refused, Socket};
@@ -23,11 +23,10 @@ use server::disks::Disks;
 use server::reactor::elsewhere;
 use server::{
     Config, Fsid, ReadyInfo, ServeError, Settings, Share, Signals, Volume as Served, reactor,
+    shut_down,
 };
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
-
-use vfs::FileSystem;
 
 use crate::choice::Word;
 use crate::configuration::DEFAULT_FILE;
@@ -133,7 +132,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let settings = read_settings(arguments)?;
     let wanted = wanted_of(arguments.words(), &settings.config)?;
     let arguments = &Asked { arguments, wanted };
-    let serving = reactor::block_on(|runtime| create_and_serve(arguments, settings, runtime));
+    let serving = reactor::block_on_unless(
+        |runtime| create_and_serve(arguments, settings, runtime),
+        |served| matches!(served, Err(Failure::Serve(error)) if error.ends_at_once()),
+    );
     let served = serving.map_err(Failure::Start)?;
     words::drain();
     served
@@ -196,16 +198,33 @@ async fn serve(
         announce(info);
     };
     let served = open_and_serve(arguments, settings, &runtime, signals, &mut opened, ready).await;
-    if !matches!(served, Err(Failure::Serve(ServeError::Interrupted))) {
-        // A server that failed to start leaves its volumes clean, too. A second shutdown of a
-        // volume is harmless.
-        for (file_system, report_stop) in opened {
-            if file_system.shutdown().await.is_ok() {
-                report_stop();
-            }
+    if matches!(&served, Err(Failure::Serve(error)) if error.ends_at_once()) {
+        return served;
+    }
+    // A server that failed to start leaves its volumes clean, too. A second shutdown of a volume is
+    // harmless.
+    close_all(opened, &runtime, served).await
+}
+
+/// Shuts volumes down behind a start or a server with this result. If a disk does not answer, that
+/// is the result: the process must end at once.
+async fn close_all<T>(
+    opened: Vec<(Served, ReportStop)>,
+    runtime: &Runtime,
+    result: Result<T, Failure>,
+) -> Result<T, Failure> {
+    let ends = opened.into_iter().map(async |(volume, report_stop): (Served, ReportStop)| {
+        shut_down(runtime, &[volume]).await.inspect(|()| report_stop())
+    });
+    let mut failed = join_all(ends).await.into_iter().filter_map(Result::err);
+    match (failed.find(ServeError::ends_at_once), result) {
+        (None, result) => result,
+        (Some(stuck), Ok(_)) => Err(stuck.into()),
+        (Some(stuck), Err(failure)) => {
+            words::say(failure);
+            Err(stuck.into())
         }
     }
-    served
 }
 
 async fn open_and_serve(
@@ -213,7 +232,7 @@ async fn open_and_serve(
     mut settings: Settings,
     runtime: &Runtime,
     mut signals: Signals,
-    opened: &mut Vec<(Rc<dyn FileSystem>, ReportStop)>,
+    opened: &mut Vec<(Served, ReportStop)>,
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), Failure> {
     let mut found = find_all(&arguments.wanted, arguments.words())?;
@@ -235,7 +254,8 @@ async fn open_and_serve(
             Ok(open) => {
                 let OpenVolume { id, file_system, live, jobs, scrubs, orders, .. } = open;
                 let (front, found, report_stop) = (open.front, open.found, open.report_stop);
-                opened.push((file_system.clone(), report_stop));
+                let served = Served { name: name.clone(), fsid: Fsid(id), file_system };
+                opened.push((served.clone(), report_stop));
                 warn_of_readable(&volume);
                 front.iter().for_each(|front| front::watch(front, &volume.path, runtime));
                 let claimed = claim_socket(&volume, control.or(arguments.control.as_deref()));
@@ -244,7 +264,7 @@ async fn open_and_serve(
                     unclaimed = Some(failure);
                     None
                 });
-                let (path, files) = (volume.path.clone(), file_system.clone());
+                let (path, files) = (volume.path.clone(), served.file_system.clone());
                 let keeper = Keeper::new(path, files, jobs.clone(), runtime);
                 keepers.push((keeper.clone(), volume.settings.snapshots));
                 desks.push(Desk {
@@ -258,7 +278,7 @@ async fn open_and_serve(
                     act: orders.map_or_else(|| no_orders(&volume), Orders::act),
                     snapshots: keeper.act(),
                 });
-                volumes.push(Served { name, fsid: Fsid(id), file_system });
+                volumes.push(served);
             }
             Err(failure) if all_refused => return Err(failure),
             // A refused volume does not delay the others.
@@ -342,10 +362,14 @@ async fn open_all(
                     Ok(volume) => results.push(Ok(volume)),
                     Err(failure) => {
                         // After a refusal the other volumes are closed as they were.
-                        for OpenVolume { file_system, .. } in results.into_iter().flatten() {
-                            let _ = file_system.shutdown().await;
-                        }
-                        return Err(failure);
+                        let names = found.iter().map(|(name, _)| name);
+                        let opened = names.zip(results.into_iter().flatten());
+                        let opened = opened.map(|(name, open)| {
+                            let (name, fsid) = (name.clone(), Fsid(open.id));
+                            let volume = Served { name, fsid, file_system: open.file_system };
+                            (volume, Box::new(|| ()) as ReportStop)
+                        });
+                        return close_all(opened.collect(), runtime, Err(failure)).await;
                     }
                 }
             }

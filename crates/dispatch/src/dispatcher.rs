@@ -40,7 +40,7 @@ use crate::handle::fsid_of;
 use crate::mount::Lists;
 use crate::mount_lists::{self, Mounts};
 use crate::nfs3::convert;
-use crate::parties::{self, Known};
+use crate::parties::{self, FIRST_VOLUME, Known};
 use crate::planted::{Bug, is_planted};
 use crate::reports::{Refusals, Reports};
 use crate::volume::Served;
@@ -234,6 +234,14 @@ impl Dispatcher {
     /// Calls and mounts that were refused, by the reason.
     pub fn refusals(&self) -> Refusals {
         self.reports.refusals()
+    }
+
+    /// Calls that are being executed and may be about a volume, by its index in the order of the
+    /// start: those of its party, and of the parties of no volume. The rules may have changed since
+    /// a party was found for a call.
+    pub fn executing(&self, volume: usize) -> u64 {
+        let of_none = (0..FIRST_VOLUME).map(|party| self.turns.held_by(party)).sum::<u64>();
+        of_none + self.turns.held_by(FIRST_VOLUME + volume)
     }
 
     /// Waits until no call is being executed. No other begins while the permit is held.

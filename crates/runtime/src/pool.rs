@@ -214,6 +214,11 @@ impl Pool {
         u64::try_from(tokens(self.capacity) - self.available.get()).unwrap_or(0)
     }
 
+    /// Tokens that a party holds.
+    pub fn held_by(&self, party: usize) -> u64 {
+        self.parties[party].held.get()
+    }
+
     /// Takes `amount` tokens for a party, at most all that it can have.
     pub fn acquire(self: &Rc<Self>, party: usize, amount: u64) -> Wait {
         self.begin(Holder::party(party), self.at_most(party, amount))

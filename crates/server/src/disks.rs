@@ -73,6 +73,8 @@ impl Disks {
             }
         });
         tokio::task::spawn_local(reap(event, trouble));
+        let counted = ring.clone();
+        reactor::count_disk_calls(move || counted.completed());
         Ok(Self(Driver::Ring(ring)))
     }
 
@@ -81,7 +83,11 @@ impl Disks {
     /// # Errors
     /// The operating system's error, if it provides no threads.
     pub fn by_threads() -> io::Result<Self> {
-        Ok(Self(Driver::Threads(Pool::new(THREADS)?)))
+        let pool = Pool::new(THREADS)?;
+        // A pool that is dropped waits for its calls: the reactor keeps it, as it keeps a ring.
+        let kept = pool.clone();
+        reactor::count_disk_calls(move || kept.completed());
+        Ok(Self(Driver::Threads(pool)))
     }
 
     /// Creates a device for an opened disk.

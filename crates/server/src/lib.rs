@@ -2,6 +2,7 @@
 //!
 //! # Layers
 //! - [`serve`]: a server from its start to its end, with signals;
+//! - [`shut_down`]: the end of volumes, with its limit;
 //! - [`Server`]: listeners and connections, without signals, for a caller that brings its own;
 //! - `tcp`: the transport of the crate `door`, where connections are served;
 //! - `unsent`: bound on the unsent bytes of a connection in the kernel;
@@ -21,7 +22,8 @@
 //! which asks that one for counters, and to begin jobs and orders. The crate prints nothing: its
 //! messages go to `tracing`, and information for the user at the start is in [`ReadyInfo`].
 //!
-//! SIGTERM and SIGINT end the server cleanly, a second one at once. SIGHUP reloads the exports.
+//! SIGTERM and SIGINT end the server cleanly, a second one at once. A stop gives up disks that do not
+//! answer ([`STOP_TIMEOUT`]). SIGHUP reloads the exports.
 //! Architecture invariant: only `bench`, which measures servers, knows tokio besides; and this
 //! crate knows no engine.
 
@@ -38,6 +40,7 @@ mod rpcbind;
 mod server;
 mod shares;
 mod signals;
+mod stopping;
 mod tcp;
 mod unsent;
 
@@ -47,3 +50,4 @@ pub use ready::ReadyInfo;
 pub use server::{ServeError, Server, ServerHandle, Settings};
 pub use shares::{SHARE_TIMEOUT, Share};
 pub use signals::{Signals, serve, unless_ended};
+pub use stopping::{STOP_TIMEOUT, StuckVolume, StuckVolumes, shut_down};

@@ -20,6 +20,8 @@ use tokio::task::LocalSet;
 thread_local! {
     /// Work that this thread's reactor does before it waits.
     static BEFORE_WAITING: RefCell<Vec<Box<dyn Fn()>>> = const { RefCell::new(Vec::new()) };
+    /// Functions that count completed calls of this thread's disks.
+    static DISK_CALLS: RefCell<Vec<Box<dyn Fn() -> u64>>> = const { RefCell::new(Vec::new()) };
     /// Bytes that went through sockets since that work was last done.
     static MOVED: Cell<usize> = const { Cell::new(0) };
 }
@@ -33,14 +35,44 @@ const STRETCH: usize = 256 << 10;
 /// # Errors
 /// The operating system's error, if it provides no event queue.
 pub fn block_on<F: Future>(main: impl FnOnce(Runtime) -> F) -> std::io::Result<F::Output> {
+    block_on_unless(main, |_| false)
+}
+
+/// As [`block_on`], for a process that ends at once behind an output of which `ends_at_once` is
+/// true. The tasks that still run are not dropped then: the drop of the disks would wait for calls
+/// that are under way, and a dead disk answers none.
+///
+/// # Errors
+/// As [`block_on`].
+pub fn block_on_unless<F: Future>(
+    main: impl FnOnce(Runtime) -> F,
+    ends_at_once: impl FnOnce(&F::Output) -> bool,
+) -> std::io::Result<F::Output> {
     let reactor = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_park(before_waiting_now)
         .build()?;
     let main = async { main(production()).await };
-    let output = LocalSet::new().block_on(&reactor, seldom(main)); // else it is polled each round
+    let tasks = LocalSet::new();
+    let output = tasks.block_on(&reactor, seldom(main)); // else it is polled each round
+    if ends_at_once(&output) {
+        std::mem::forget((tasks, reactor));
+        return Ok(output);
+    }
+    drop((tasks, reactor));
     BEFORE_WAITING.take();
+    DISK_CALLS.take();
     Ok(output)
+}
+
+/// Registers a function that counts completed calls of this thread's disks.
+pub(crate) fn count_disk_calls(count: impl Fn() -> u64 + 'static) {
+    DISK_CALLS.with_borrow_mut(|all| all.push(Box::new(count)));
+}
+
+/// Calls that the disks of this thread have completed.
+pub(crate) fn disk_calls() -> u64 {
+    DISK_CALLS.with_borrow(|all| all.iter().map(|count| count()).sum())
 }
 
 /// Registers work to be done whenever this thread's reactor has run all ready tasks, and now and
@@ -161,6 +193,29 @@ mod tests {
     use super::*;
     use std::cell::Cell;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn a_process_that_ends_at_once_waits_for_the_drop_of_no_task() {
+        struct Disk(Rc<Cell<bool>>);
+        impl Drop for Disk {
+            fn drop(&mut self) {
+                self.0.set(true);
+            }
+        }
+        for ends_at_once in [false, true] {
+            let is_dropped = Rc::new(Cell::new(false));
+            let disk = Disk(is_dropped.clone());
+            let main = |runtime: Runtime| async move {
+                let task = async move {
+                    let _disk = disk;
+                    std::future::pending::<()>().await;
+                };
+                runtime.tasks.spawn(task.boxed_local());
+            };
+            block_on_unless(main, |()| ends_at_once).expect("a reactor");
+            assert_eq!(is_dropped.get(), !ends_at_once);
+        }
+    }
 
     #[test]
     fn the_clock_goes_on_while_a_task_sleeps() {

@@ -3,7 +3,8 @@
 //! # Shutdown
 //! A server that is stopped accepts no more clients, and its connections read no more calls. Calls
 //! already read are answered, peers get [`door::GRACE`] to take their replies, calls that still run
-//! (a disk may be slow) run to their end, and every volume is shut down.
+//! (a disk may be slow) run to their end, and every volume is shut down: see [`crate::stopping`],
+//! which has the limit of all that.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,8 +25,9 @@ use crate::device_counts::DeviceBook;
 use crate::ready::ReadyInfo;
 use crate::recording::Recording;
 use crate::shares::{Share, shares};
+use crate::stopping::{STOP_TIMEOUT, StuckVolumes};
 use crate::tcp::TcpListener;
-use crate::{descriptors, reactor, rpcbind};
+use crate::{descriptors, reactor, rpcbind, stopping};
 
 /// Maximum number of connections that wait in the kernel while we are busy.
 const BACKLOG: u32 = 1024;
@@ -88,11 +90,19 @@ pub enum ServeError {
         /// The error.
         source: FsError,
     },
+    /// Disks do not answer. Their volumes are not clean; their next start repairs them.
+    #[error(
+        "the stop was given up after {seconds} seconds in which no disk answered: {0}; whatever was \
+         answered as durable is durable, and the next start recovers the rest",
+        seconds = STOP_TIMEOUT.as_secs()
+    )]
+    Stuck(StuckVolumes),
     /// A second signal came before the end. Volumes are not clean; their next start repairs them.
     #[error("stopped at once by a second signal")]
     Interrupted,
 }
 
+<<<<<<< HEAD
 /// Why a trace cannot be created. It is always a new file: nothing is overwritten.
 fn why_no_trace(error: &std::io::Error) -> String {
     match error.kind() {
@@ -100,6 +110,12 @@ fn why_no_trace(error: &std::io::Error) -> String {
             "it is there already: move it away, or name a new file".to_owned()
         }
         _ => error.to_string(),
+=======
+impl ServeError {
+    /// Whether the process should end at once, because its disks may never answer.
+    pub fn ends_at_once(&self) -> bool {
+        matches!(self, Self::Interrupted | Self::Stuck(_))
+>>>>>>> door
     }
 }
 
@@ -208,7 +224,8 @@ impl Server {
     /// Serves until [`ServerHandle::stop`], and then ends cleanly.
     ///
     /// # Errors
-    /// [`ServeError::Shutdown`] if a volume could not be left clean; the others still are.
+    /// [`ServeError::Shutdown`] if a volume could not be left clean, [`ServeError::Stuck`] if a disk
+    /// does not answer; the other volumes still are.
     pub async fn run(self) -> Result<(), ServeError> {
         let door = self.door.clone();
         let accept = self.listeners.iter().map(|listener| door.accept(listener));
@@ -219,10 +236,10 @@ impl Server {
         // Calls may wait for a background scan: for free space that it counts, or for a file that
         // it is reading.
         self.dispatcher.volumes().ask_to_end();
-        let _quiet = self.dispatcher.quiesce().await;
+        let ended = stopping::end_all(&self.runtime, &self.dispatcher).await;
         self.recording.iter().for_each(|recording| recording.finish());
         tell_repetitions(self.dispatcher.reply_cache_counters());
-        shut_down(self.dispatcher.volumes().iter()).await
+        ended
     }
 
     async fn unregister(&self) {
@@ -419,16 +436,4 @@ fn tell_repetitions(counters: dispatch::Counters) {
             "calls that were repeated and not executed again"
         );
     }
-}
-
-/// Shuts all volumes down, even if one of them fails.
-pub(crate) async fn shut_down(volumes: impl Iterator<Item = &Volume>) -> Result<(), ServeError> {
-    let mut outcome = Ok(());
-    for volume in volumes {
-        if let Err(source) = volume.file_system.shutdown().await {
-            tracing::error!(volume = volume.name, %source, "not shut down cleanly");
-            outcome = Err(ServeError::Shutdown { volume: volume.name.clone(), source });
-        }
-    }
-    outcome
 }

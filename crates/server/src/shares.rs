@@ -176,7 +176,7 @@ impl ClientClass {
 #[cfg(test)]
 #[path = "../../dispatch/tests/dispatch/memory.rs"]
 #[allow(dead_code)]
-mod memory;
+pub(crate) mod memory;
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,8 @@ use tokio::time::sleep;
 
 use crate::control::{Control, Desk};
 use crate::ready::ReadyInfo;
-use crate::server::{ServeError, Server, ServerHandle, Settings, shut_down};
+use crate::server::{ServeError, Server, ServerHandle, Settings};
+use crate::stopping::shut_down;
 
 /// Time between two looks at a start that a signal is to end when it waits for a disk.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -26,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// down.
 ///
 /// # Errors
-/// See [`ServeError`]. After [`ServeError::Interrupted`] the process should end at once.
+/// See [`ServeError`]. The process should end at once if [`ServeError::ends_at_once`].
 pub async fn serve(
     runtime: &Runtime,
     volumes: Vec<Volume>,
@@ -36,7 +37,7 @@ pub async fn serve(
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), ServeError> {
     if signals.was_asked {
-        return signals.while_ending(shut_down(volumes.iter())).await;
+        return signals.while_ending(shut_down(runtime, &volumes)).await;
     }
     let start = async {
         let mut server = Server::bind(runtime, volumes, settings).await?;

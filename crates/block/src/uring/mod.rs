@@ -27,7 +27,7 @@
 mod device;
 mod operation;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -51,6 +51,8 @@ pub fn is_available() -> bool {
 pub struct Ring {
     /// Counts completions. No code reads it: its edges are the signal.
     event: File,
+    /// Operations that have completed.
+    completed: Cell<u64>,
     state: RefCell<State>,
 }
 
@@ -93,7 +95,7 @@ impl Ring {
             submitted: 0,
             next: 0,
         };
-        Ok(Rc::new(Self { event, state: RefCell::new(state) }))
+        Ok(Rc::new(Self { event, completed: Cell::new(0), state: RefCell::new(state) }))
     }
 
     /// Becomes readable, once more each time, when [`Ring::reap`] has something to do. Watch it for
@@ -105,6 +107,11 @@ impl Ring {
     /// Number of unfinished operations.
     pub fn in_flight(&self) -> usize {
         self.state.borrow().operations.len()
+    }
+
+    /// Number of operations that have completed since the start.
+    pub fn completed(&self) -> u64 {
+        self.completed.get()
     }
 
     /// Submits all waiting operations that fit, with one system call if all goes well.
@@ -136,6 +143,7 @@ impl Ring {
     pub fn reap(&self) -> io::Result<usize> {
         let finished = self.state.borrow_mut().take_finished();
         let count = finished.len();
+        self.completed.set(self.completed.get() + count as u64);
         debug_assert!(self.state.try_borrow_mut().is_ok(), "invariant 3: nobody has the state");
         for (operation, result) in finished {
             operation.answer(result);

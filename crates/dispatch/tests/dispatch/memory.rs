@@ -115,6 +115,8 @@ pub(crate) struct MemoryFileSystem {
     executed: Cell<u64>,
     verifier: Cell<u64>,
     stopped: Cell<bool>,
+    /// Whether its shutdown never ends.
+    hangs: Cell<bool>,
     /// Whether each WRITE reports that it is durable.
     overstates: Cell<bool>,
 }
@@ -138,6 +140,7 @@ impl MemoryFileSystem {
             executed: Cell::new(0),
             verifier: Cell::new(0x1122_3344_5566_7788),
             stopped: Cell::new(false),
+            hangs: Cell::new(false),
             overstates: Cell::new(false),
         })
     }
@@ -156,6 +159,11 @@ impl MemoryFileSystem {
     #[allow(dead_code, reason = "for the tests of the server")]
     pub(crate) fn stopped(&self) -> bool {
         self.stopped.get()
+    }
+
+    /// Makes its shutdown wait for ever.
+    pub(crate) fn hang_at_its_stop(&self) {
+        self.hangs.set(true);
     }
 
     /// Makes each WRITE report more stability than requested from now on.
@@ -786,6 +794,9 @@ impl FileSystem for MemoryFileSystem {
     fn count_repetition(&self, _over_a_start: bool) {}
 
     async fn shutdown(&self) -> Result<(), FsError> {
+        if self.hangs.get() {
+            std::future::pending::<()>().await;
+        }
         self.stopped.set(true);
         Ok(())
     }
