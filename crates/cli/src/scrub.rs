@@ -89,6 +89,25 @@ impl Scrub {
     pub(crate) fn lost(&self) -> usize {
         self.lost.len()
     }
+
+    /// Its progress and findings, in lines for people.
+    pub(crate) fn findings(&self) -> Vec<(&'static str, String)> {
+        let (done, total) = (show_size(self.done_bytes), show_size(self.total_bytes));
+        let mut text = format!("{done} of {total}, {} mended", self.mended);
+        if !self.lost.is_empty() {
+            text += &format!(", {} lost", self.lost.len());
+        }
+        if let Some(error) = &self.error {
+            text += &format!("; it ended early: {}", error.escape_debug());
+        }
+        let lost = self.lost.iter().map(|lost| {
+            let Lost { path, snapshot, offset } = lost;
+            let path = path.as_deref().unwrap_or("no file, on the volume").escape_debug();
+            let snapshot = snapshot.as_ref().map(|name| format!(" in snapshot {name}"));
+            ("lost", format!("{path}{}: from byte {offset} on", snapshot.unwrap_or_default()))
+        });
+        [("scrub", text)].into_iter().chain(lost).collect()
+    }
 }
 
 /// A place with no good copy left.

@@ -49,7 +49,7 @@ use crate::wanted::{NamedVolume, VolumeWords, WantedVolume, common_log, find_all
 use crate::words::{self, Lines, quoted};
 
 /// The arguments of `duramen serve`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct ServeArguments {
     /// Volumes to serve: see 'duramen --help'. The last part of the path, without '.img', is the
     /// name of the export: 'disks/data' and 'disks/data.img' become '/data' [default: the sections
@@ -129,11 +129,22 @@ impl Deref for Asked<'_> {
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     log_to_standard_error();
     end_with_a_panic();
-    let settings = read_settings(arguments)?;
-    let wanted = wanted_of(arguments.words(), &settings.config)?;
-    let arguments = &Asked { arguments, wanted };
+    run_with(arguments, read_settings)
+}
+
+/// Serves with the settings that `read` finds. Signals are handled before that.
+fn run_with(
+    arguments: &ServeArguments,
+    read: fn(&ServeArguments) -> Result<Settings, Failure>,
+) -> Result<(), Failure> {
+    let read_and_serve = async |runtime| {
+        let signals = Signals::new()?;
+        let settings = read(arguments)?;
+        let wanted = wanted_of(arguments.words(), &settings.config)?;
+        create_and_serve(&Asked { arguments, wanted }, settings, signals, runtime).await
+    };
     let serving = reactor::block_on_unless(
-        |runtime| create_and_serve(arguments, settings, runtime),
+        read_and_serve,
         |served| matches!(served, Err(Failure::Serve(error)) if error.ends_at_once()),
     );
     let served = serving.map_err(Failure::Start)?;
@@ -145,9 +156,9 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
 async fn create_and_serve(
     arguments: &Asked<'_>,
     settings: Settings,
+    mut signals: Signals,
     runtime: Runtime,
 ) -> Result<(), Failure> {
-    let mut signals = Signals::new()?;
     let (mut created, has_served) = (Vec::new(), Cell::new(false));
     let served = match create_missing(arguments, &mut signals, &mut created).await {
         Ok(true) => serve(arguments, settings, runtime, signals, &has_served).await,
@@ -469,11 +480,35 @@ mod tests {
         }
     }
 
-    /// Runs this test in a process of its own.
+    /// Environment variable that makes the test send itself a signal.
+    const SIGNALS: &str = "DURAMEN_TEST_SIGNALS";
+
+    #[test]
+    fn a_reload_before_the_configuration_is_read_does_not_end_the_process() {
+        const TEST: &str = "a_reload_before_the_configuration_is_read_does_not_end_the_process";
+        if std::env::var_os(SIGNALS).is_none() {
+            let ended = in_a_process(TEST, SIGNALS, "yes");
+            assert!(ended.status.success(), "{ended:?}");
+            return;
+        }
+        let ended = run_with(&ServeArguments::default(), |_| {
+            let process = process::id().to_string();
+            let sent = Command::new("kill").args(["-HUP", &process]).status();
+            assert!(sent.expect("kill is there").success());
+            Err(Failure::Usage("nothing is to be served".to_owned()))
+        });
+        assert!(matches!(ended, Err(Failure::Usage(_))), "{ended:?}");
+    }
+
     fn again(how: &str) -> process::Output {
-        let mut test = Command::new(std::env::current_exe().expect("this program"));
-        test.args(["--exact", "serve::tests::a_task_that_panics_ends_the_process", "--nocapture"]);
-        test.env(PANICS, how).output().expect("it runs")
+        in_a_process("a_task_that_panics_ends_the_process", PANICS, how)
+    }
+
+    /// Runs a test of this file in a process of its own, with this variable.
+    fn in_a_process(test: &str, variable: &str, value: &str) -> process::Output {
+        let mut process = Command::new(std::env::current_exe().expect("this program"));
+        process.args(["--exact", &format!("serve::tests::{test}"), "--nocapture"]);
+        process.env(variable, value).output().expect("it runs")
     }
 
     fn panic_in_a_task(prepare: fn()) {

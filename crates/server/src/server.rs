@@ -102,7 +102,6 @@ pub enum ServeError {
     Interrupted,
 }
 
-<<<<<<< HEAD
 /// Why a trace cannot be created. It is always a new file: nothing is overwritten.
 fn why_no_trace(error: &std::io::Error) -> String {
     match error.kind() {
@@ -110,12 +109,13 @@ fn why_no_trace(error: &std::io::Error) -> String {
             "it is there already: move it away, or name a new file".to_owned()
         }
         _ => error.to_string(),
-=======
+    }
+}
+
 impl ServeError {
     /// Whether the process should end at once, because its disks may never answer.
     pub fn ends_at_once(&self) -> bool {
         matches!(self, Self::Interrupted | Self::Stuck(_))
->>>>>>> door
     }
 }
 

@@ -39,6 +39,7 @@ struct Told<'a> {
     counts: BTreeMap<&'static str, u64>,
     known_losses: &'a [Loss],
     log_since: Option<i64>,
+    lost_intents: Option<&'a str>,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
@@ -92,6 +93,7 @@ fn told(done: &Done) -> Told<'_> {
         counts: findings.counts.iter().map(|(one, count)| (one.name, *count)).collect(),
         known_losses: &done.known,
         log_since: report.log_since_seconds,
+        lost_intents: report.lost_intents.as_deref(),
         seconds: done.took.as_secs_f64(),
         error: report.unrepaired.as_deref(),
     }
@@ -142,7 +144,9 @@ mod tests {
             worst: Some(Severity::Loss),
             ..Findings::default()
         };
-        let report = Report { findings, held_bytes: 12_288, repaired, ..Report::default() };
+        let lost_intents = repaired.then(|| "a block of the ring is damaged".to_owned());
+        let report =
+            Report { findings, held_bytes: 12_288, repaired, lost_intents, ..Report::default() };
         let report = report.into();
         let done =
             Done { report, took: Duration::from_millis(1500), known: Vec::new(), refused: None };
@@ -165,11 +169,13 @@ mod tests {
         assert_eq!((&item["inode"], &item["name"]), (&7.into(), &"\n".into()));
         assert_eq!((&item["group"], &item["path"]), (&().into(), &().into()));
         assert_eq!(item["repaired"], false);
+        assert_eq!(told.get("lost_intents"), Some(&().into()));
 
         let told = object(true);
         assert_eq!((&told["result"], &told["exit_code"]), (&"repaired".into(), &1.into()));
         assert_eq!(told["findings"][0]["repaired"], true);
         assert_eq!(told["findings"][1]["repaired"], false, "nothing could be done");
+        assert_eq!(told["lost_intents"], "a block of the ring is damaged");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::object::{Info, State};
 use crate::calendar::show_time;
 use crate::failure::spell_out;
 use crate::front;
+use crate::scrub::Scrub;
 use crate::sets::Status;
 use crate::size::show_size;
 use crate::words::quoted;
@@ -85,6 +86,7 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
         ("anchors", (info.has_anchors == Some(false)).then(|| spell_out(LOST, &volume))),
     ];
     let mut lines = told(lines);
+    lines.extend(info.raid.iter().flat_map(Status::findings));
     lines.extend(describe_serving(info));
     lines.extend(describe_shape(info));
     lines
@@ -174,6 +176,7 @@ fn describe_serving(info: &Info) -> Vec<(&'static str, String)> {
             ),
         ));
     }
+    lines.extend(info.scrub.iter().flat_map(Scrub::findings));
     if let Some(reclaim) = &info.reclaim {
         let Reclaim { state, scanned, total, fragments, inodes, links } = reclaim;
         let text = format!(
@@ -183,4 +186,53 @@ fn describe_serving(info: &Info) -> Vec<(&'static str, String)> {
         lines.push(("reclaim", text));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The lines of a served volume with these results of scrubs.
+    fn lines_with(scrub: &serde_json::Value, raid: &serde_json::Value) -> Vec<String> {
+        let info = json!({
+            "volume": "data", "engine": "shadow", "policy": null, "size_bytes": 1 << 20,
+            "free_bytes": 0, "state": "served", "durability": null, "softdep": null,
+            "shadow": null, "reclaim": null, "scrub": scrub, "raid": raid, "disk": "data/disk.img",
+            "label": "", "id": "7", "missing_bytes": 0, "reserved_bytes": 0,
+            "block_size_bytes": 4096, "fragment_size_bytes": null, "byte_order": null,
+            "groups": null, "files": 1, "directories": 1, "free_inodes": 1, "needs_check": false,
+            "has_anchors": null, "superblock_hash_fits": null, "check_hashes": null, "flags": null,
+            "last_mounted_at": null, "last_written": 0, "log": null,
+        });
+        let info: Info = serde_json::from_value(info).expect("all keys of a description");
+        describe(&info).into_iter().map(|(name, value)| format!("{name}: {value}")).collect()
+    }
+
+    #[test]
+    fn the_last_scrub_and_the_losses_are_shown_as_programs_get_them() {
+        let lost = json!([
+            { "path": "/a\nb", "snapshot": null, "offset": 4096 },
+            { "path": null, "snapshot": "now", "offset": 7 },
+        ]);
+        let scrub = json!({ "done_bytes": 4096, "total_bytes": 8192, "mended": 1, "lost": lost,
+            "error": "the disk is gone" });
+        let raid = json!({ "uuid": "1", "level": "raid5", "state": "clean", "generation": 1,
+            "stripe_unit_bytes": 65536, "slots": [], "spares": [], "absent": [], "rebuild": null,
+            "scrub": null, "io": { "reads": 0, "writes": 0, "log_writes": 0, "full_stripes": 0,
+            "partial_stripes": 0 }, "errors": null,
+            "losses": { "reads": 3, "blocks": 0, "bytes": null } });
+        let lines = lines_with(&scrub, &raid);
+        for line in [
+            "scrub: 4 KiB of 8 KiB, 1 mended, 2 lost; it ended early: the disk is gone",
+            "lost: /a\\nb: from byte 4096 on",
+            "lost: no file, on the volume in snapshot now: from byte 7 on",
+            "losses: 3 reads failed for lost data; 'duramen raid scrub' names the files",
+        ] {
+            assert!(lines.iter().any(|one| one == line), "{line}: {lines:#?}");
+        }
+        let lines = lines_with(&json!(null), &json!(null));
+        assert!(!lines.iter().any(|one| one.starts_with("scrub") || one.starts_with("los")));
+    }
 }

@@ -351,6 +351,28 @@ impl Status {
         }
     }
 
+    /// The last scrub and the losses, in lines for people.
+    pub(crate) fn findings(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        if let Some(scrub) = &self.scrub {
+            let (done, total) = (show_size(scrub.done_bytes), show_size(scrub.total_bytes));
+            let (mended, lost) = (scrub.mended, scrub.lost_bytes());
+            let lost = if lost > 0 { format!(", {} lost", show_size(lost)) } else { String::new() };
+            lines.push(("scrub", format!("{done} of {total}, {mended} mended{lost}")));
+        }
+        let advice = "'duramen raid scrub' names the files";
+        if let Some(Losses { reads: reads @ 1.., .. }) = self.losses {
+            lines.push(("losses", format!("{reads} reads failed for lost data; {advice}")));
+        }
+        if let Some(Losses { blocks: blocks @ 1.., .. }) = self.losses {
+            lines.push((
+                "losses",
+                format!("{blocks} blocks are on no disk that is there; {advice}"),
+            ));
+        }
+        lines
+    }
+
     /// Description in lines for people.
     pub(super) fn describe(&self) -> String {
         let mut text = String::new();
@@ -402,19 +424,7 @@ impl Status {
         if self.paused {
             line("paused", "'duramen raid resume' has rebuilds and scrubs go on".to_owned());
         }
-        if let Some(scrub) = &self.scrub {
-            let (done, total) = (show_size(scrub.done_bytes), show_size(scrub.total_bytes));
-            let (mended, lost) = (scrub.mended, scrub.lost_bytes());
-            let lost = if lost > 0 { format!(", {} lost", show_size(lost)) } else { String::new() };
-            line("scrub", format!("{done} of {total}, {mended} mended{lost}"));
-        }
-        let advice = "'duramen raid scrub' names the files";
-        if let Some(Losses { reads: reads @ 1.., .. }) = self.losses {
-            line("losses", format!("{reads} reads failed for lost data; {advice}"));
-        }
-        if let Some(Losses { blocks: blocks @ 1.., .. }) = self.losses {
-            line("losses", format!("{blocks} blocks are on no disk that is there; {advice}"));
-        }
+        self.findings().into_iter().for_each(|(name, value)| line(name, value));
         text
     }
 }
