@@ -13,10 +13,10 @@
 //! Invariants:
 //! 1. One checkpoint at a time is on its way.
 //! 2. The batches before the seal are durable before the region is.
-//! 3. What a checkpoint frees is used when its region is durable, and not before.
+//! 3. Places that a checkpoint frees are used when its region is durable, and not before.
 //! 4. One copy of the table is always that of the last durable checkpoint, as far as blocks differ.
 //!
-//! Not asserted: 2, which [`Log::begin_checkpoint`] does in this order; 4, which is about the order
+//! Not asserted: 3, which `rows` asserts; 2, which [`Log::begin_checkpoint`] does in this order; 4, which is about the order
 //! of writes.
 //!
 //! Commit point: the write of the region at the first end of the disk.
@@ -131,8 +131,8 @@ impl Log {
         bytes.div_ceil(BODY - vnode::answer::LARGEST - 2)
     }
 
-    /// Puts the replies since the last checkpoint into the ring. Of more than the whole ring, the
-    /// last ones.
+    /// Puts the replies since the last checkpoint into the ring. The last ones of them, if
+    /// there are more than the ring has room for.
     fn fold_answers(&self, anew: &[Anew<'_>]) {
         let mut answers = self.answers.take();
         if is_planted(Bug::ForgottenAnswers) {

@@ -15,7 +15,7 @@ use crate::room;
 /// The changes of one operation.
 pub(crate) type Update = cow::update::Update<Log>;
 
-/// What a start after a cut did.
+/// The work of a start after a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RolledForward {
     /// Batches that it found in the log.
@@ -45,7 +45,7 @@ pub struct Status {
     pub usable_bytes: u64,
     /// Whether the cleaner works now.
     pub is_cleaning: bool,
-    /// What the start did.
+    /// The work of the start.
     pub rolled_forward: RolledForward,
 }
 

@@ -11,7 +11,7 @@
 //!
 //! Layers, from the bottom:
 //!
-//! * [`format`]: the bytes of a volume. `bits`: sets of indexes.
+//! * [`format`]: the bytes of a volume.
 //! * `rows`: the table and the segments in memory. `logical`: the device by addresses.
 //! * [`found`](look): the root of a volume. `recover`: the chain of summaries.
 //! * `log`: batches of changes. `room`: who may take how much. `checkpoint`, `cleaner`.
@@ -19,7 +19,8 @@
 //!
 //! Invariants:
 //! 1. A reply waits until the summary with its change is on stable storage, and all before it.
-//! 2. A block that the last durable checkpoint, or the chain behind it, leads to is not overwritten.
+//! 2. A block to which the last durable checkpoint leads, or the chain behind it, is not
+//!    overwritten.
 //! 3. After a cut, a start serves all changes up to some summary, and none behind it.
 //!
 //! Not asserted: 1, which the horizon decides; 2, which `rows` asserts for segments; 3, which cuts
@@ -30,7 +31,6 @@
 //! Architecture invariant: no snapshots yet, and nothing of other engines; what it shares with them
 //! is in `cow`.
 
-mod bits;
 mod check;
 
 mod checkpoint;
@@ -50,7 +50,6 @@ mod recover;
 mod room;
 mod rows;
 
-pub use bits::Bits;
 pub use check::{Checked, Law, Wrong, check};
 
 pub use engine::{Lfs, RolledForward, Status};

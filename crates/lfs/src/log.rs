@@ -19,7 +19,7 @@
 //! 4. A batch frees blocks of files in memory when it is staged; their places are used again after
 //!    a checkpoint alone.
 //!
-//! Not asserted: 2, which is about copies; 4, which `rows` asserts.
+//! Not asserted: 1, which is one task; 2, which is about copies; 4, which `rows` asserts.
 //!
 //! Commit point: [`Log::durable`], where the horizon advances.
 
@@ -161,7 +161,7 @@ pub struct Log {
     pub(crate) totals: Cell<Totals>,
 }
 
-/// What an opening has found.
+/// The findings of an opening.
 pub(crate) struct Found {
     pub(crate) secret: Secret,
     pub(crate) epoch: u64,

@@ -125,7 +125,7 @@ impl BlockDevice for Logical {
         self.device.flush()
     }
 
-    /// What is free is not known by its address.
+    /// A free place has no address.
     fn discard(&self, offset: u64, length: u64) -> Io<()> {
         ready(self.pieces(Verb::Discard, offset, length).map(drop)).boxed_local()
     }

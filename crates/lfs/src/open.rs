@@ -3,7 +3,7 @@
 //! 1. The root: the newest region that is whole, and the table as that checkpoint has it.
 //! 2. The chain: each batch names its rows and its blocks, frees blocks, and has edits, which are
 //!    applied to the blocks of metadata in memory.
-//! 3. What no flush may have covered is written again, and flushed. So are copies of blocks of the
+//! 3. The last batch, which perhaps no flush has covered, is written again, and flushed. So are copies of blocks of the
 //!    table that are not as the checkpoint has them.
 //! 4. A checkpoint with all of that, in segments in which nothing was: it has a new epoch, so
 //!    nothing that a torn tail has left is ever taken for a part of the chain. Then the volume is
@@ -121,7 +121,8 @@ pub(crate) struct Recovered {
     rolled_forward: RolledForward,
 }
 
-/// Recovers a volume in memory. What no flush may have covered is written again.
+/// Recovers a volume in memory. The last batch, which perhaps no flush has covered, is written
+/// again.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -151,9 +152,7 @@ pub(crate) async fn recovered(
     if !is_planted(Bug::UnwrittenBelief) {
         write_again(&*device, &chain.again).await?;
     }
-    if !is_planted(Bug::HalfTable) {
-        write_again(&*device, &table.stale).await?;
-    }
+    write_again(&*device, &table.stale).await?;
     let rolled_forward = RolledForward {
         commits: chain.batches.len() as u64,
         read_bytes: chain.read_bytes,

@@ -29,6 +29,6 @@ planted::bugs! {
     UntaggedRegions,
     /// A claim counts for nothing.
     EatenClaims,
-    /// A start does not write stale copies of blocks of the table again.
+    /// A start takes the second copies of the newest checkpoint's blocks of the table for durable.
     HalfTable,
 }

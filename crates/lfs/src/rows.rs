@@ -13,7 +13,7 @@
 //! 4. A row is in one segment, and the indexes that are present lie there side by side.
 //! 5. An index is lost once, and only if it is in use.
 //!
-//! Not asserted: 1, which a check tests; 2, which `audit` asserts in tests.
+//! Not asserted: 1, which a check tests; 5, which a wrong pointer breaks: it is counted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use cow::Run;
 use runtime::sync::Signal;
 
-use crate::bits::Bits;
+use crate::format::bits::Bits;
 use crate::format::shape::Shape;
 use crate::format::summary::LoggedRow;
 use crate::format::table::{self, Line};

@@ -17,6 +17,7 @@
 //! | `log` | damage of the log of a volume that was cut, which is replayed and used |
 //! | `shadow-anchor`, `shadow-superblock`, `shadow-block` | blocks of a volume of engine `shadow` |
 //! | `shadow` | damage of a whole volume of it, which is opened, used, scrubbed and repaired |
+//! | `lfs-contents`, `lfs-block` | summaries, regions and the table of a volume of engine `lfs` |
 //! | `server` | a client's actions on the whole server |
 //!
 //! Disks are of both byte orders where the decoder is.
@@ -27,6 +28,7 @@ mod group;
 mod handle;
 mod indirect;
 mod inode;
+mod lfs;
 mod log;
 mod mount;
 mod nfs3;
@@ -98,6 +100,8 @@ pub const TARGETS: &[Target] = &[
     shadow::blocks::SUPERBLOCK,
     shadow::blocks::BLOCK,
     shadow::TARGET,
+    lfs::CONTENTS,
+    lfs::BLOCK,
     server::TARGET,
 ];
 

@@ -19,9 +19,11 @@
 //! ```text
 //!  region --> inode tree --> inode blocks --> files' trees --> data, names
 //!         \-> ring of replies
-//!         \-> the next summary --> the one after it --> ...     (the chain, for a start after a cut)
+//!         \-> the next summary --> the one after it --> ...     (the chain, after a cut)
 //! ```
 
+pub mod alone;
+pub mod bits;
 pub mod codec;
 pub mod head;
 pub mod region;
@@ -44,15 +46,15 @@ pub const INDEX_BITS: u32 = 8;
 pub const ROW: usize = 1 << INDEX_BITS;
 
 /// Kinds of blocks, besides those of trees.
-pub(crate) mod kind {
+pub mod kind {
     use super::Kind;
 
     /// The description of the volume.
-    pub(crate) const HEAD: Kind = Kind(40);
+    pub const HEAD: Kind = Kind(40);
     /// The root of a checkpoint.
-    pub(crate) const REGION: Kind = Kind(41);
+    pub const REGION: Kind = Kind(41);
     /// A block of the table.
-    pub(crate) const TABLE: Kind = Kind(42);
+    pub const TABLE: Kind = Kind(42);
     /// A summary.
-    pub(crate) const SUMMARY: Kind = Kind(43);
+    pub const SUMMARY: Kind = Kind(43);
 }

@@ -8,8 +8,8 @@ use cow::{Head, Place, Pointer, Root, Secret, TREES, Tree, UNIT, WIDTH, view};
 use vnode::chain::Chain;
 use zerocopy::IntoBytes;
 
+use super::alone::{opened, sealed};
 use super::codec::{Reader, Writer};
-use super::head::{opened, sealed};
 use super::kind;
 use crate::planted::{Bug, is_planted};
 

@@ -9,11 +9,11 @@ use cow::edits::{Change, Edits};
 use cow::{Head, Place, Run, Secret, UNIT};
 use vnode::chain::Chain;
 
+use super::alone::{body_bytes, opened, sealed};
+use super::bits::Bits;
 use super::codec::{Reader, Writer};
-use super::head::{body_bytes, opened, sealed};
 use super::kind;
 use super::region::{Counts, Link, read_counts, read_link, write_counts, write_link};
-use crate::bits::Bits;
 
 /// Bytes of the fixed part of a summary: a link, an epoch's last flush, lengths and a checksum.
 const FIXED: usize = 32 + 8 + 4 + 8 + 4;

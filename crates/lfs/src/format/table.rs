@@ -2,10 +2,10 @@
 
 use cow::{Place, Secret};
 
+use super::alone::{opened, sealed};
+use super::bits::Bits;
 use super::codec::Writer;
-use super::head::{opened, sealed};
 use super::kind;
-use crate::bits::Bits;
 
 /// Bytes of a line.
 const LINE: usize = 96;

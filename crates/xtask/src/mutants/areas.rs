@@ -88,6 +88,11 @@ pub(super) const AREAS: &[Area] = &[
         stages: &[tests("shadow", &["--lib"]), tests("shadow", &["--test", "it"]), CAMPAIGNS],
     },
     Area {
+        name: "lfs",
+        files: &["crates/lfs/src/**/*.rs"],
+        stages: &[tests("lfs", &["--lib"]), tests("lfs", &["--test", "it"]), CAMPAIGNS],
+    },
+    Area {
         name: "vnode",
         files: &["crates/vnode/src/**/*.rs"],
         stages: &[tests("vnode", UNITS), tests("ram", UNITS), MEMORY, LOG, SOFT, CUTS, CAMPAIGNS],

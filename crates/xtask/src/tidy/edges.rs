@@ -96,6 +96,10 @@ const ONLY: &[(&str, &[&str])] = &[
     ("fsck", &["block", "directory", "planted", "runtime", "ufs2", "vfs"]),
     ("ram", &["cache", "directory", "namespace", "planted", "runtime", "vfs", "vnode"]),
     (
+        "lfs",
+        &["block", "cache", "cow", "directory", "namespace", "planted", "runtime", "vfs", "vnode"],
+    ),
+    (
         "shadow",
         &["block", "cache", "cow", "directory", "namespace", "planted", "runtime", "vfs", "vnode"],
     ),

@@ -1,6 +1,6 @@
 //! A set of indexes in a row.
 
-use crate::format::ROW;
+use super::ROW;
 
 /// See the module's prose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
