@@ -3,7 +3,8 @@
 //! 1. The root: the newest region that is whole, and the table as that checkpoint has it.
 //! 2. The chain: each batch names its rows and its blocks, frees blocks, and has edits, which are
 //!    applied to the blocks of metadata in memory.
-//! 3. The last batch, which perhaps no flush has covered, is written again, and flushed. So are copies of blocks of the
+//! 3. The region and the last batch, which perhaps no flush has covered, are written again, and
+//!    flushed. So are copies of blocks of the
 //!    table that are not as the checkpoint has them.
 //! 4. A checkpoint with all of that, in segments in which nothing was: it has a new epoch, so
 //!    nothing that a torn tail has left is ever taken for a part of the chain. Then the volume is
@@ -13,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::scratch::ScratchDevice;
-use block::{BlockDevice, Durability};
+use block::{BlockDevice, Buffer, Durability};
 use bytes::Bytes;
 use cache::{Budget, DataPath};
 use cow::floor::{Floor, limits};
@@ -150,6 +151,9 @@ pub(crate) async fn recovered(
     let mut remembered = replies(&log).await?;
     replay(&log, &chain, &mut remembered).await?;
     if !is_planted(Bug::UnwrittenBelief) {
+        let bytes = Buffer::copied(&root.region.write(*turn, &head.secret)).freeze();
+        let places = head.shape.regions(*turn);
+        write_again(&*device, &places.map(|place| (place, bytes.clone()))).await?;
         write_again(&*device, &chain.again).await?;
     }
     write_again(&*device, &table.stale).await?;
