@@ -16,8 +16,8 @@
 //! 3. Places that a checkpoint frees are used when its region is durable, and not before.
 //! 4. One copy of the table is always that of the last durable checkpoint, as far as blocks differ.
 //!
-//! Not asserted: 3, which `rows` asserts; 2, which [`Log::begin_checkpoint`] does in this order; 4, which is about the order
-//! of writes.
+//! Not asserted: 3, which `rows` asserts; 2, which [`Log::begin_checkpoint`] does in this order; 4,
+//! which is about the order of writes.
 //!
 //! Commit point: the write of the region at the first end of the disk.
 

@@ -87,8 +87,8 @@ pub(crate) async fn root(device: &dyn BlockDevice) -> Result<Root, OpenError> {
 /// The table of a checkpoint.
 pub(crate) struct Table {
     pub(crate) lines: Vec<Line>,
-    /// Copies of blocks that are not as this checkpoint has them, or that no flush may have covered:
-    /// their places, and right bytes.
+    /// Copies of blocks that are not as this checkpoint has them, or that no flush may have
+    /// covered: their places, and right bytes.
     pub(crate) stale: Vec<(u64, Bytes)>,
     /// The highest checkpoint that wrote a block.
     pub(crate) highest: u64,

@@ -370,7 +370,7 @@ impl Log {
 
     /// Makes staged changes durable.
     async fn commit(&self) -> Result<(), FsError> {
-        // What is dead becomes clean with a checkpoint: only if nothing is, a commit takes more.
+        // A checkpoint cleans dead segments: only if there are none, a commit takes more.
         let is_packed = self.is_packed.get() && self.rows.dead() == 0;
         let least = self.for_checkpoint() + self.shape.for_commit();
         let leaving = if is_packed { least.min(self.for_others()) } else { self.for_others() };

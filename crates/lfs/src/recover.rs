@@ -1,9 +1,9 @@
 //! Roll-forward: the chain of summaries since the last checkpoint.
 //!
 //! A summary counts if the one before it does, and it is the one that this names. All but the last
-//! were on stable storage, since the next one was begun after that. All blocks of the
-//! last one have to fit their checksums: else a cut has torn it, and nobody was told of its changes. A
-//! summary that is damaged before others of the same opening is no cut.
+//! were on stable storage, since the next one was begun after that. All blocks of the last one have
+//! to fit their checksums: else a cut has torn it, and nobody was told of its changes. A summary
+//! that is damaged before others of the same opening is no cut.
 //!
 //! Invariants:
 //! 1. A summary that no later one calls flushed is believed with all of its blocks, or not at all.

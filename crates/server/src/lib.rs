@@ -22,10 +22,9 @@
 //! which asks that one for counters, and to begin jobs and orders. The crate prints nothing: its
 //! messages go to `tracing`, and information for the user at the start is in [`ReadyInfo`].
 //!
-//! SIGTERM and SIGINT end the server cleanly, a second one at once. A stop gives up disks that do not
-//! answer ([`STOP_TIMEOUT`]). SIGHUP reloads the exports.
-//! Architecture invariant: only `bench`, which measures servers, knows tokio besides; and this
-//! crate knows no engine.
+//! SIGTERM and SIGINT end the server cleanly, a second one at once. A stop gives up disks that do
+//! not answer ([`STOP_TIMEOUT`]). SIGHUP reloads the exports. Architecture invariant: only `bench`,
+//! which measures servers, knows tokio besides; and this crate knows no engine.
 
 pub mod config;
 pub mod control;
@@ -37,17 +36,21 @@ pub mod reactor;
 mod ready;
 mod recording;
 mod rpcbind;
+mod serve_error;
 mod server;
 mod shares;
 mod signals;
 mod stopping;
+mod stuck;
 mod tcp;
 mod unsent;
 
 pub use config::{Config, ConfigError};
 pub use dispatch::{Anonymous, Export, Exports, Fsid, Rule, Squash, Volume, check_names, toml_key};
 pub use ready::ReadyInfo;
-pub use server::{ServeError, Server, ServerHandle, Settings};
+pub use serve_error::ServeError;
+pub use server::{Server, ServerHandle, Settings};
 pub use shares::{SHARE_TIMEOUT, Share};
 pub use signals::{Signals, serve, unless_ended};
-pub use stopping::{STOP_TIMEOUT, StuckVolume, StuckVolumes, shut_down};
+pub use stopping::shut_down;
+pub use stuck::{STOP_TIMEOUT, StuckVolume, StuckVolumes};

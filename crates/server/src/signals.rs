@@ -16,7 +16,8 @@ use tokio::time::sleep;
 
 use crate::control::{Control, Desk};
 use crate::ready::ReadyInfo;
-use crate::server::{ServeError, Server, ServerHandle, Settings};
+use crate::serve_error::ServeError;
+use crate::server::{Server, ServerHandle, Settings};
 use crate::stopping::shut_down;
 
 /// Time between two looks at a start that a signal is to end when it waits for a disk.

@@ -1,21 +1,20 @@
 //! The end of volumes: each is shut down as soon as its calls have ended, beside the others.
 //!
 //! # Limit
-//! A call to a disk that does not answer never ends, and neither does the shutdown of its volume.
-//! A slow disk may need minutes for all that is to be written in place. Both are told apart by what
-//! the disks of the process do: [`STOP_TIMEOUT`] after the last call that any of them has completed,
-//! the volumes that are left are given up. A volume that is shut down has closed its disks, so no
-//! volume keeps another one from being given up. Each volume that was not shut down cleanly is
-//! repaired or replayed by its next start, as after a crash.
+//! A call to a disk that does not answer never ends, and neither does the shutdown of its volume. A
+//! slow disk may need minutes for all that is to be written in place. Both are told apart by what
+//! the disks of the process do: [`STOP_TIMEOUT`] after the last call that any of them has
+//! completed, the volumes that are left are given up. A volume that is shut down has closed its
+//! disks, so no volume keeps another one from being given up. Each volume that was not shut down
+//! cleanly is repaired or replayed by its next start, as after a crash.
 //!
 //! Invariants:
 //! 1. A volume is shut down only when no call for it is being executed.
 //! 2. No volume waits for another one.
 //!
-//! Not asserted: 2, which is about time; a test shows it.
+//! Not asserted: 2, which a test shows.
 
 use std::cell::Cell;
-use std::fmt;
 use std::time::Duration;
 
 use dispatch::{Dispatcher, Volume};
@@ -25,11 +24,8 @@ use runtime::{Clock, Runtime};
 use vfs::FsError;
 
 use crate::reactor::disk_calls;
-use crate::server::ServeError;
-
-/// Time without a completed call of any disk after which a stop gives up. One flush of much data
-/// may take most of it; init systems often kill a process after 90 seconds.
-pub const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+use crate::serve_error::ServeError;
+use crate::stuck::{STOP_TIMEOUT, StuckVolume, StuckVolumes};
 
 /// Such a time after which the log names the volumes that the stop waits for.
 const REPORT_AFTER: Duration = Duration::from_secs(10);
@@ -39,38 +35,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How often it checks for progress of the disks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-
-/// A volume that a stop has given up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StuckVolume {
-    /// Its name.
-    pub name: String,
-    /// Calls that are still being executed; 0 if its shutdown has begun.
-    pub calls: u64,
-}
-
-/// One clause: `volume data waits for 2 calls that its disk does not answer`.
-impl fmt::Display for StuckVolume {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, calls } = self;
-        match calls {
-            0 => write!(f, "volume {name} waits for its disk to take the last writes"),
-            1 => write!(f, "volume {name} waits for 1 call that its disk does not answer"),
-            _ => write!(f, "volume {name} waits for {calls} calls that its disk does not answer"),
-        }
-    }
-}
-
-/// The volumes that a stop has given up, as one sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StuckVolumes(pub Vec<StuckVolume>);
-
-impl fmt::Display for StuckVolumes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all: Vec<String> = self.0.iter().map(StuckVolume::to_string).collect();
-        f.write_str(&all.join(", and "))
-    }
-}
 
 /// Shuts volumes down that serve no calls. The caller reports an error.
 ///
@@ -227,7 +191,7 @@ mod tests {
     #[test]
     fn a_shutdown_that_hangs_holds_up_no_other_volume() {
         let (files, volumes) = volumes(["stuck", "other"]);
-        files[0].hang_at_its_stop();
+        files[0].hangs.set(true);
         let (ended, _) = ended(&volumes, 0, |_| 0);
         let Some(Err(error)) = ended else { panic!("{ended:?}") };
         assert!(matches!(&error, ServeError::Stuck(which) if *which == stuck("stuck", 0)));

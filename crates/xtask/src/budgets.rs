@@ -8,8 +8,8 @@
 
 /// Seconds of a full run.
 pub(crate) const RUN_SECONDS: u64 = 1_500;
-/// Seconds reserved for future policies and devices: a policy, the full form of one paper and a kind
-/// of disks have 130 together.
+/// Seconds reserved for future policies and devices: a policy, the full form of one paper and a
+/// kind of disks have 130 together.
 pub(crate) const FREE_SECONDS: u64 = 140;
 
 /// Maximum seconds of all campaigns of an engine, a policy, and a kind of disks.

@@ -116,7 +116,7 @@ pub(crate) struct MemoryFileSystem {
     verifier: Cell<u64>,
     stopped: Cell<bool>,
     /// Whether its shutdown never ends.
-    hangs: Cell<bool>,
+    pub(crate) hangs: Cell<bool>,
     /// Whether each WRITE reports that it is durable.
     overstates: Cell<bool>,
 }
@@ -159,11 +159,6 @@ impl MemoryFileSystem {
     #[allow(dead_code, reason = "for the tests of the server")]
     pub(crate) fn stopped(&self) -> bool {
         self.stopped.get()
-    }
-
-    /// Makes its shutdown wait for ever.
-    pub(crate) fn hang_at_its_stop(&self) {
-        self.hangs.set(true);
     }
 
     /// Makes each WRITE report more stability than requested from now on.
