@@ -95,9 +95,10 @@ impl Log {
         }
         // From here to the seal nothing waits.
         self.wants_checkpoint.set(false);
-        let batch = match self.has_staged() {
-            true => Some(self.seal(self.for_checkpoint()).ok_or(FsError::NoSpace)?),
-            false => None,
+        let batch = if self.has_staged() {
+            Some(self.seal(self.for_checkpoint()).ok_or(FsError::NoSpace)?)
+        } else {
+            None
         };
         self.fold_answers(&anew);
         drop(anew);

@@ -127,9 +127,10 @@ impl Orders {
                 let device = (self.device)(disk.large_past_cache());
                 // It is open for this task alone: what it is now, it stays.
                 let is_spare = raid::spare_of(&*device).await == Ok(Some(set));
-                let forgot = match is_spare && !self.is_on_a_list(&path) {
-                    true => raid::forget_spare(&*device).await.map_err(|error| error.to_string()),
-                    false => Ok(()),
+                let forgot = if is_spare && !self.is_on_a_list(&path) {
+                    raid::forget_spare(&*device).await.map_err(|error| error.to_string())
+                } else {
+                    Ok(())
                 };
                 let _ = device.close().await; // the change of its label is durable
                 forgot
@@ -341,12 +342,11 @@ mod tests {
             let both = async |orders: &Orders, _: &Stack| {
                 let remove = orders.remove(Removed::Path(disk.clone()));
                 let begin = orders.begin(1, &disk, false);
-                let (removed, begun) = match is_removed_first {
-                    true => join(remove, begin).await,
-                    false => {
-                        let (begun, removed) = join(begin, remove).await;
-                        (removed, begun)
-                    }
+                let (removed, begun) = if is_removed_first {
+                    join(remove, begin).await
+                } else {
+                    let (begun, removed) = join(begin, remove).await;
+                    (removed, begun)
                 };
                 let why = [removed.clone().err(), begun.as_ref().err().cloned()];
                 let done = (removed.is_ok(), begun.is_ok());
