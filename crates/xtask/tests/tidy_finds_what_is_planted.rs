@@ -291,9 +291,9 @@ fn an_engine_that_knows_which_others_there_are() {
     let planted = Planted::new("others");
     planted.write("crates/designs/src/lib.rs", PROSE);
     planted.write("crates/designs/Cargo.toml", "[dependencies]\n");
-    planted.write("crates/lfs/src/lib.rs", PROSE);
-    planted.write("crates/lfs/Cargo.toml", "[dependencies]\ndesigns.workspace = true\n");
-    planted.has_one("crates/lfs/Cargo.toml:2", "lfs must not depend on designs");
+    planted.write("crates/ffs/src/lib.rs", PROSE);
+    planted.write("crates/ffs/Cargo.toml", "[dependencies]\ndesigns.workspace = true\n");
+    planted.has_one("crates/ffs/Cargo.toml:2", "ffs must not depend on designs");
 }
 
 #[test]

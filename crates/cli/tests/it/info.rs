@@ -141,7 +141,10 @@ fn settings_without_an_engine_are_of_the_first_one_and_an_unknown_one_is_told() 
     fs::write(&settings, "policy = \"log\"\nengine = \"mirror\"\n").expect("there is room");
     for (command, code) in [("info", 1), ("fsck", 8), ("ls", 1), ("serve", 1)] {
         let told = on(command, &volume, &[]).failed(code, "no engine 'mirror'");
-        assert!(told.contains("at line 2: ") && told.contains("these: ffs, shadow;"), "{told}");
+        assert!(
+            told.contains("at line 2: ") && told.contains("these: ffs, shadow, lfs;"),
+            "{told}"
+        );
     }
 }
 

@@ -115,7 +115,7 @@ impl Shape {
     pub fn usable(&self) -> u64 {
         let segments = self.segments().saturating_sub(self.reserved() + 3);
         let cleaner = self.for_cleaner();
-        segments * self.segment * cleaner / (cleaner + 1)
+        segments * self.segment / (cleaner + 1) * cleaner
     }
 
     /// Whether it makes sense, whatever the disk is.
@@ -123,12 +123,12 @@ impl Shape {
         let are_powers = self.block.is_power_of_two() && self.block <= 16;
         let is_segment = (2 * self.block..=1 << 16).contains(&self.segment)
             && self.segment.is_multiple_of(self.block);
-        let is_size = self.units < 1 << 40 && self.reserve <= 50;
-        are_powers
-            && is_segment
-            && is_size
-            && self.segments() >= LEAST_SEGMENTS
-            && self.usable() >= 64
+        let is_size = (64..1 << 40).contains(&self.units) && self.reserve <= 50;
+        // The other sizes make sense only then.
+        if !(are_powers && is_segment && is_size) {
+            return false;
+        }
+        self.segments() >= LEAST_SEGMENTS && self.usable() >= 64
     }
 }
 

@@ -97,7 +97,7 @@ mod tests {
     fn what_is_found_is_what_a_return_gives() {
         let on_sets = Design::all().filter(|design| design.is_summed());
         let on_sets = on_sets.map(|design| (design.on(Device::Raid5), 211));
-        for (design, every) in Design::all().map(|design| (design, 9)).chain(on_sets) {
+        for (design, every) in Design::all().map(|design| (design, 3)).chain(on_sets) {
             let mut explorer = Explorer::new(design);
             let ops = ["create bar unchecked", "write foo append filesync"];
             let ops = ops.map(|op| op.parse().expect("an operation"));
@@ -116,7 +116,7 @@ mod tests {
             }
             let executed: usize = explorer.alike.lists.iter().map(|(_, known)| known.len()).sum();
             if design.is_summed() {
-                assert!(images > 100 && executed < images / 4, "{executed} of {images}");
+                assert!(images > 100 && executed < images / 2, "{executed} of {images}");
             }
         }
     }

@@ -665,7 +665,7 @@ mod tests {
     #[test]
     fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
         let told = |engine, policy| Design::find(engine, policy).expect_err("none").to_string();
-        assert!(told(Some("mirror"), None).ends_with("there are these: ffs, ram, shadow"));
+        assert!(told(Some("mirror"), None).ends_with("there are these: ffs, ram, shadow, lfs"));
         assert!(told(None, Some("luck")).ends_with("it has these: sync, log, softdep"));
         assert!(told(Some("ram"), Some("log")).contains("engine ram has no policies"));
     }

@@ -105,6 +105,7 @@ fn judge(design: Design, image: Image, counts: &mut Counts) -> Result<(), String
 
 #[test]
 fn a_bit_that_flips_at_rest_leaves_the_same_bytes_or_an_error() {
+    let mut all_unopened = 0;
     for design in Design::all().filter(|design| design.is_summed()) {
         let (images, _) = base(design);
         let whole = images.volume();
@@ -120,6 +121,9 @@ fn a_bit_that_flips_at_rest_leaves_the_same_bytes_or_an_error() {
             }
         }
         let Counts { same, unopened, unread } = counts;
-        assert!(same > 100 && unopened > 0 && unread > 10, "{design:?}: {counts:?}");
+        assert!(same > 100 && unread > 10, "{design:?}: {counts:?}");
+        all_unopened += unopened;
     }
+    // A design with two copies of its root opens with any one bit that has flipped.
+    assert!(all_unopened > 0, "some flips end a volume of some design");
 }
