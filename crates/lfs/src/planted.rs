@@ -1,8 +1,6 @@
 //! Bugs that tests plant, to show that they would be found: see the crate `planted`.
 
 planted::bugs! {
-    /// The cleaner takes segments that the log since the last checkpoint needs.
-    CleanedEarly,
     /// A row that was moved is one unit beside its blocks.
     WrongRank,
     /// A segment is used again before the checkpoint that freed it is durable.
@@ -27,8 +25,6 @@ planted::bugs! {
     UnheldMoves,
     /// A region is believed whatever the tags of its sectors are.
     UntaggedRegions,
-    /// A claim counts for nothing.
-    EatenClaims,
     /// A start takes the second copies of the newest checkpoint's blocks of the table for durable.
     HalfTable,
 }

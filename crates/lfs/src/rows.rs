@@ -613,9 +613,9 @@ impl Rows {
     pub(crate) fn victims(&self, before: u64) -> Vec<(u64, u64, u64)> {
         let inner = self.inner.borrow();
         let is_one = |at: &(u64, &Segment)| {
-            let early = at.1.closed_in < before || is_planted(Bug::CleanedEarly);
+            let is_early = at.1.closed_in < before;
             let is_quiet = at.1.state == State::Closed && at.1.held == 0;
-            is_quiet && at.1.live > 0 && early && !at.1.is_unreadable
+            is_quiet && at.1.live > 0 && is_early && !at.1.is_unreadable
         };
         let all = (0..).zip(&inner.segments).filter(is_one);
         all.map(|(number, at)| (number, at.live, at.closed_in)).collect()

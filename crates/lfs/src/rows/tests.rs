@@ -92,3 +92,16 @@ fn the_segment_of_the_next_summary_and_of_rows_on_their_way_stays() {
     }
     assert!(!releases.segments.is_empty(), "others are free");
 }
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_segment_of_the_next_summary_that_is_freed_is_noticed() {
+    let rows = rows();
+    let next = rows.take_units(Which::Log, 16, 0).expect("there is room") + 15;
+    taken(&rows, 1); // in the next segment
+    crate::planted::plant(Some(Bug::LostLink));
+    let (_, releases) = rows.snapshot(next);
+    crate::planted::plant(None);
+    let segment = rows.shape.segment_of(next).expect("it is in one");
+    assert!(releases.segments.contains(&segment), "the bug frees it");
+}

@@ -43,9 +43,18 @@ pub(crate) async fn made(executor: &Executor, setting: &Setting) -> Rc<Disk> {
 
 /// An open volume.
 pub(crate) async fn opened(runtime: Runtime, disk: &Rc<Disk>) -> Result<Volume<Lfs>, String> {
+    opened_with(runtime, disk, Duration::from_millis(200)).await
+}
+
+/// An open volume with this interval between rounds of housekeeping.
+pub(crate) async fn opened_with(
+    runtime: Runtime,
+    disk: &Rc<Disk>,
+    housekeeping_interval: Duration,
+) -> Result<Volume<Lfs>, String> {
     let options = OpenOptions {
         cache_bytes: 8 << 20,
-        housekeeping_interval: Duration::from_millis(200),
+        housekeeping_interval,
         keeps_device: true,
         ..OpenOptions::default()
     };

@@ -9,7 +9,7 @@ use runtime::Random;
 use sim::Executor;
 use vfs::{FileSystem, FsError, ObjectId, Stability};
 
-use crate::bench::{Setting, findings, made, opened, settings};
+use crate::bench::{Setting, findings, made, opened, opened_with, settings};
 
 /// Bytes of a file.
 const FILE: u64 = 64 << 10;
@@ -75,7 +75,7 @@ impl Filler<'_> {
     }
 }
 
-fn filled_and_emptied(setting: Setting, seed: u64) {
+pub(crate) fn filled_and_emptied(setting: Setting, seed: u64) {
     let executor = Executor::new(seed);
     let disk = executor.block_on(async {
         let disk = made(&executor, &setting).await;
@@ -116,5 +116,44 @@ fn filled_and_emptied(setting: Setting, seed: u64) {
 fn a_volume_takes_as_much_again_and_again() {
     for (seed, setting) in (1..).zip(settings()) {
         filled_and_emptied(setting, seed);
+    }
+}
+
+/// Data that was taken without being stable has room, whoever fills the rest.
+fn taken_data_has_room(setting: Setting) -> Result<(), String> {
+    let executor = Executor::new(5);
+    executor.block_on(async {
+        let disk = made(&executor, &setting).await;
+        let volume = opened_with(executor.runtime(), &disk, Duration::from_secs(3600)).await;
+        let volume = volume.expect("it is new");
+        let root = volume.files.root();
+        let [taken, other] =
+            [volume.create(root, "taken").await, volume.create(root, "other").await];
+        let (taken, other) = (taken.expect("there is room"), other.expect("there is room"));
+        let blocks = (2 << 20) / setting.block;
+        let mut at = 0;
+        while volume.space().await.available_bytes > 3 << 20 {
+            let data = vec![9; 32 << 10];
+            volume.write(other, at, data, Stability::FileSync).await.expect("there is room");
+            at += 32 << 10;
+        }
+        for block in 0..blocks {
+            let data = vec![7; setting.block as usize];
+            // Apart, so that they need blocks of pointers as well.
+            let at = block * 3 * setting.block;
+            volume.write(taken, at, data, Stability::Unstable).await.expect("there is room");
+        }
+        while volume.write(other, at, vec![9; 32 << 10], Stability::FileSync).await.is_ok() {
+            at += 32 << 10;
+        }
+        let done = volume.commit(taken).await.map(drop);
+        done.map_err(|error| format!("what was taken: {error}"))
+    })
+}
+
+#[test]
+fn data_that_was_taken_has_room() {
+    for setting in settings() {
+        assert_eq!(taken_data_has_room(setting), Ok(()), "{setting:?}");
     }
 }

@@ -1,5 +1,8 @@
 //! Tests of the engine on simulated disks.
 
 mod bench;
+mod cuts;
 mod full;
 mod kit;
+#[cfg(feature = "planted-bugs")]
+mod planted;

@@ -1,0 +1,52 @@
+//! Planted bugs are found.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lfs::planted::{Bug, plant};
+
+use crate::bench::settings;
+use crate::cuts::first_wrong as first_wrong_at_cuts;
+use crate::full::filled_and_emptied;
+
+type Scenario = fn() -> Result<(), String>;
+
+fn cuts() -> Result<(), String> {
+    (1..=4).find_map(|seed| first_wrong_at_cuts(seed, 200, 60)).map_or(Ok(()), Err)
+}
+
+fn full() -> Result<(), String> {
+    for (seed, setting) in (1..).zip(settings()) {
+        filled_and_emptied(setting, seed);
+    }
+    Ok(())
+}
+
+/// Bugs, each with a scenario that finds it. `LostLink` is in the tests of rows. The others take a
+/// server that is killed, a recovery that is cut, or a call that is repeated: `duramen-torture` has
+/// these.
+const FOUND: &[(Bug, Scenario)] = &[
+    (Bug::WrongRank, full),
+    (Bug::EarlyReuse, cuts),
+    (Bug::UncomparedBlocks, cuts),
+    (Bug::NoBarrier, cuts),
+    (Bug::EarlyRegion, cuts),
+    (Bug::UnreadEdits, cuts),
+    (Bug::UnreadFrees, cuts),
+    (Bug::UnheldMoves, full),
+];
+
+#[test]
+fn planted_bugs_are_found() {
+    std::panic::set_hook(Box::new(|_| ())); // a panic is a finding
+    let mut missed = Vec::new();
+    for &(bug, scenario) in FOUND {
+        plant(Some(bug));
+        let found = catch_unwind(AssertUnwindSafe(scenario));
+        plant(None);
+        if matches!(found, Ok(Ok(()))) {
+            missed.push(bug);
+        }
+    }
+    let _ = std::panic::take_hook();
+    assert_eq!(missed, [], "they are not found");
+}
