@@ -232,6 +232,22 @@ mod tests {
         assert_eq!(Region::read(&block, 1, &[3; 16]), None);
     }
 
+    #[cfg(feature = "planted-bugs")]
+    #[test]
+    fn halves_of_two_regions_make_a_third_without_tags() {
+        let region = Region { number: 9, ..Region::default() };
+        let mut mixed = region.write(0, &[3; 16]);
+        let later = Region { number: 10, ..Region::default() }.write(0, &[3; 16]);
+        mixed[7 * SECTOR..].copy_from_slice(&later[7 * SECTOR..]);
+        assert_eq!(Region::read(&mixed, 0, &[3; 16]), None, "its checksum has the tags");
+        cow::format::head::seal(&mut mixed, Region::place(0), 9, &[3; 16]);
+        cow::format::head::seal_alone(&mut mixed);
+        assert_eq!(Region::read(&mixed, 0, &[3; 16]), None);
+        crate::planted::plant(Some(Bug::UntaggedRegions));
+        assert!(Region::read(&mixed, 0, &[3; 16]).is_some(), "the bug believes it");
+        crate::planted::plant(None);
+    }
+
     fn region_of(block: &[u8]) -> Region {
         Region::read(block, 1, &[3; 16]).expect("it was written")
     }

@@ -99,7 +99,7 @@ fn recorded(setting: &Setting, seed: u64, steps: usize) -> Run {
     })
 }
 
-/// Checks a volume after a cut: steps up to `acknowledged` have happened, and the next one may have.
+/// Checks a volume after a cut: steps up to `acknowledged` have happened, the next one may have.
 async fn judge(volume: &Volume<Lfs>, run: &Run, acknowledged: usize) -> Result<(), String> {
     let root = volume.files.root();
     for (&number, versions) in &run.history {

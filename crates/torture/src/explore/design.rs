@@ -137,6 +137,8 @@ impl Design {
     pub const SOFTDEP: Self = Self::of(&FFS_SOFTDEP);
     /// Shadow paging.
     pub const SHADOW: Self = Self::of(&designs::SHADOW);
+    /// The disk as a log.
+    pub const LFS: Self = Self::of(&designs::LFS);
     /// The engine over memory.
     pub const RAM: Self = Self::of(&ENGINE_RAM);
 

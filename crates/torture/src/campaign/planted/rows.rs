@@ -121,6 +121,8 @@ pub(super) const ROWS: &[Row] = &[
     ways("UnwaitedChains", Design::LOG, "chain", Way::Stop, Effort::FIRST),
     ways("RetoldFirsts", Design::LOG, "long", Way::Shorten, Effort::FIRST),
     ways("BelievedCaches", Design::LOG, "used", Way::Work, Effort::SHORT),
+    ways("lfs/HalfTable", Design::LFS, "used", Way::Work, Effort::FIRST),
+    ways("lfs/UnwrittenBelief", Design::LFS, "used", Way::Work, Effort::FIRST),
     // Bytes of WRITE, the log and COMMIT.
     row("ShortCommits", Design::SYNC, How::Stories(1)),
     row("ShortCommits", Design::LOG, How::Stories(1)),
@@ -164,6 +166,7 @@ pub(super) const ROWS: &[Row] = &[
     row("EarlyReceipts", Design::SYNC, How::Calls(Expectation::Documented)),
     row("journal/EarlyAnswers", Design::LOG, How::Calls(Expectation::Documented)),
     row("UnkeptAnswers", Design::LOG, How::Calls(Expectation::Original)),
+    row("lfs/ForgottenAnswers", Design::LFS, How::Calls(Expectation::Original)),
     row("LateIntents", Design::SYNC, How::Calls(Expectation::Original)),
     row("BelievedIntents", Design::SYNC, How::Calls(Expectation::Original)),
     row("UnfinishedIntents", Design::SYNC, How::Calls(Expectation::Original)),
