@@ -71,7 +71,13 @@ pub(crate) fn wanted_of(
         return Err(Failure::Usage(sentence.to_owned()));
     }
     let names: Vec<&str> = wanted.iter().map(|wanted| wanted.name.as_str()).collect();
-    check_names(&names).map_err(ServeError::from)?;
+    if let Err(error) = check_names(&names) {
+        // One volume under two paths has one name: that says more.
+        let find =
+            |wanted: &WantedVolume| Some((wanted.name.clone(), Volume::find(&wanted.path).ok()?));
+        refuse_twins(&wanted.iter().filter_map(find).collect::<Vec<_>>())?;
+        return Err(ServeError::from(error).into());
+    }
     config.exports_for(&names, has_volumes_of_file).map_err(ServeError::from)?;
     common_log(&wanted)?;
     Ok(wanted)

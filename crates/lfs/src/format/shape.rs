@@ -120,12 +120,14 @@ impl Shape {
 
     /// Whether it makes sense, whatever the disk is.
     pub fn is_legal(&self) -> bool {
-        let are_powers = self.block.is_power_of_two() && self.block <= 16;
-        let is_segment = (2 * self.block..=1 << 16).contains(&self.segment)
-            && self.segment.is_multiple_of(self.block);
+        let is_block = self.block.is_power_of_two() && self.block <= 16;
         let is_size = (64..1 << 40).contains(&self.units) && self.reserve <= 50;
         // The other sizes make sense only then.
-        if !(are_powers && is_segment && is_size) {
+        if !(is_block && is_size) {
+            return false;
+        }
+        let is_segment = (2 * self.block..=1 << 16).contains(&self.segment);
+        if !is_segment || !self.segment.is_multiple_of(self.block) {
             return false;
         }
         self.segments() >= LEAST_SEGMENTS && self.usable() >= 64

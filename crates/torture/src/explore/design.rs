@@ -392,12 +392,13 @@ impl Design {
         }
     }
 
-    /// The same options with the smallest parts of a volume of this size: zones, or segments. None
-    /// if there is no such volume.
-    fn small_parts(self, options: &MkfsOptions, size: u64) -> Option<MkfsOptions> {
-        let small = |least: u64| Some(least.max(4 * options.block_size.unwrap_or(0)));
-        let zoned = MkfsOptions { zone_size: small(SMALL_ZONE), ..options.clone() };
-        let cut = MkfsOptions { segment_size: small(SMALL_SEGMENT), ..options.clone() };
+    /// The same options with the smallest parts of a volume of this size: zones, or segments of
+    /// whole stripes. None if there is no such volume.
+    fn small_parts(self, options: &MkfsOptions, size: u64, stripe: u64) -> Option<MkfsOptions> {
+        let small = |least: u64| least.max(4 * options.block_size.unwrap_or(0));
+        let (zone, segment) = (small(SMALL_ZONE), small(SMALL_SEGMENT).next_multiple_of(stripe));
+        let zoned = MkfsOptions { zone_size: Some(zone), ..options.clone() };
+        let cut = MkfsOptions { segment_size: Some(segment), ..options.clone() };
         let fits = |one: &MkfsOptions| (self.work().plan)(size, 512, one).is_ok();
         [zoned, cut].into_iter().find(fits)
     }
@@ -406,7 +407,8 @@ impl Design {
     fn roomy(self, volume_bytes: u64) -> u64 {
         let block_size = Some(Shape::default().block_size);
         let options = MkfsOptions { block_size, ..MkfsOptions::default() };
-        let has_room = |&size: &u64| self.is_ufs2() || self.small_parts(&options, size).is_some();
+        let has_room =
+            |&size: &u64| self.is_ufs2() || self.small_parts(&options, size, 1).is_some();
         let sizes = std::iter::successors(Some(volume_bytes), |size| Some(2 * size));
         sizes.take(8).find(has_room).unwrap_or(volume_bytes)
     }
@@ -437,7 +439,9 @@ impl Design {
         // small segments.
         let (label, block_size) = (options.label.clone(), options.block_size);
         let others = MkfsOptions { label, block_size, ..MkfsOptions::default() };
-        let small = self.small_parts(&others, volume.geometry().size).unwrap_or(others);
+        let geometry = volume.geometry();
+        let stripe = geometry.stripe.map_or(1, |stripe| stripe.length());
+        let small = self.small_parts(&others, geometry.size, stripe).unwrap_or(others);
         let options = if self.is_ufs2() { options } else { &small };
         let made = (self.work().make)(&*volume, options, &*runtime.random, now).await;
         made.unwrap_or_else(|error| panic!("the disk does not hold a file system: {error}"));
