@@ -11,7 +11,6 @@ use crate::format::head::VolumeHead;
 use crate::format::region::Region;
 use crate::format::shape::Shape;
 use crate::format::table::{self, Line, ROWS};
-use crate::planted::{Bug, is_planted};
 
 /// Units of the table that are read at once.
 const PIECE: u64 = 64;
@@ -118,7 +117,7 @@ pub(crate) async fn table(device: &dyn BlockDevice, root: &Root) -> Result<Table
                 newest.ok_or(OpenError::Damaged("both copies of a part of the table"))?;
             table.lines.extend(lines);
             // The second copy of a block of the newest checkpoint may be in a cache alone.
-            let is_doubted = *number == region.number && !is_planted(Bug::HalfTable);
+            let is_doubted = *number == region.number;
             for (copy, unit) in units.into_iter().enumerate() {
                 if unit != Some(*right) || copy == 1 && is_doubted {
                     let place = head.shape.tables()[copy] + block;

@@ -150,12 +150,10 @@ pub(crate) async fn recovered(
     log.nodes.mend_copies(&Stem::Inodes).await;
     let mut remembered = replies(&log).await?;
     replay(&log, &chain, &mut remembered).await?;
-    if !is_planted(Bug::UnwrittenBelief) {
-        let bytes = Buffer::copied(&root.region.write(*turn, &head.secret)).freeze();
-        let places = head.shape.regions(*turn);
-        write_again(&*device, &places.map(|place| (place, bytes.clone()))).await?;
-        write_again(&*device, &chain.again).await?;
-    }
+    let bytes = Buffer::copied(&root.region.write(*turn, &head.secret)).freeze();
+    let places = head.shape.regions(*turn);
+    write_again(&*device, &places.map(|place| (place, bytes.clone()))).await?;
+    write_again(&*device, &chain.again).await?;
     write_again(&*device, &table.stale).await?;
     let rolled_forward = RolledForward {
         commits: chain.batches.len() as u64,

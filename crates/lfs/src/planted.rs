@@ -7,8 +7,6 @@ planted::bugs! {
     EarlyReuse,
     /// A start believes the last summary without its blocks.
     UncomparedBlocks,
-    /// A start does not write again what it believes.
-    UnwrittenBelief,
     /// A write counts as durable before the flush.
     NoBarrier,
     /// A checkpoint's root is written before its blocks are flushed.
@@ -25,6 +23,4 @@ planted::bugs! {
     UnheldMoves,
     /// A region is believed whatever the tags of its sectors are.
     UntaggedRegions,
-    /// A start takes the second copies of the newest checkpoint's blocks of the table for durable.
-    HalfTable,
 }

@@ -21,9 +21,8 @@ fn full() -> Result<(), String> {
     Ok(())
 }
 
-/// Bugs, each with a scenario that finds it. `LostLink` is in the tests of rows. The others take a
-/// server that is killed, a recovery that is cut, or a call that is repeated: `duramen-torture` has
-/// these.
+/// Bugs, each with a scenario that finds it. `LostLink` and `UntaggedRegions` are in tests of their
+/// own modules, and `duramen-torture` finds `ForgottenAnswers`.
 const FOUND: &[(Bug, Scenario)] = &[
     (Bug::WrongRank, full),
     (Bug::EarlyReuse, cuts),

@@ -121,8 +121,6 @@ pub(super) const ROWS: &[Row] = &[
     ways("UnwaitedChains", Design::LOG, "chain", Way::Stop, Effort::FIRST),
     ways("RetoldFirsts", Design::LOG, "long", Way::Shorten, Effort::FIRST),
     ways("BelievedCaches", Design::LOG, "used", Way::Work, Effort::SHORT),
-    ways("lfs/HalfTable", Design::LFS, "used", Way::Work, Effort::FIRST),
-    ways("lfs/UnwrittenBelief", Design::LFS, "used", Way::Work, Effort::FIRST),
     // Bytes of WRITE, the log and COMMIT.
     row("ShortCommits", Design::SYNC, How::Stories(1)),
     row("ShortCommits", Design::LOG, How::Stories(1)),
@@ -325,7 +323,6 @@ pub(super) const ROWS: &[Row] = &[
     // Two of them.
     row("nvram/AlikeIsRight", MEMORY, How::Near("contract sync nvram: none rot-data 81 two")),
     row("nvram/BelievedTwin", MEMORY, How::Near("contract sync nvram: none none 11 two")),
-    row("nvram/HastyCallOut", MEMORY, How::Near("contract sync nvram: memory-write none 76 two")),
     row("nvram/UnequalTwins", MEMORY, How::Near("contract sync nvram: none none 71511077722 two")),
     row("nvram/UnfilledTwin", MEMORY, How::Near("contract sync nvram: memory-write none 57 two")),
     // Damage that stays local.
