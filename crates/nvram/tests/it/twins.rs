@@ -601,6 +601,33 @@ fn a_start_takes_the_other_one_beside_one_that_hangs() {
     assert_eq!(verbs.map(starts_beside_one_that_hangs), [true; 3]);
 }
 
+/// One memory fails a write while the volume's record is slow. Gives whether the write is answered
+/// before the record calls that memory out.
+fn answers_before_the_record() -> bool {
+    let running = Running::of(2, &written());
+    let device = running.open([true; 2]).expect("both are its own");
+    running.memory(1).inject(Fault::on(Verb::Write, Effect::Eio).nth(1));
+    running.book.inject(Fault::on(Verb::Write, Effect::Slow(Duration::from_secs(5))).forever());
+    let mut write = device.write(0, block(9), Durability::Through);
+    let is_early = running.executor.block_on_for(Duration::from_secs(4), &mut write).is_some();
+    assert_eq!(running.out(), [false; 2], "the record is on its way");
+    if !is_early {
+        running.executor.block_on(write).expect("the other one has it");
+        assert_eq!(running.out(), [false, true]);
+    }
+    is_early
+}
+
+#[test]
+fn a_write_waits_until_the_memory_that_missed_it_is_called_out() {
+    assert!(!answers_before_the_record());
+    #[cfg(feature = "planted-bugs")]
+    {
+        let bug = nvram::planted::Bug::HastyCallOut;
+        assert!(crate::with(bug, answers_before_the_record));
+    }
+}
+
 /// The last memory of two has a flush fail beside another one, and the disk below is slow. Gives
 /// whether one of both is answered before everything is below.
 fn answers_a_flush_beside_one_that_fails() -> bool {
