@@ -18,8 +18,9 @@
 //!   [`update`]: the changes of one operation. [`floor`], [`content`], [`files`], [`apply`]: room,
 //!   planning and applying. [`edits`]: the changes of blocks of metadata, for logs. [`verbs!`]: the
 //!   interface of engines.
-//! * [`pins`]: the snapshots, and the blocks that they hold; [`numbers`]: slots of their lines and
-//!   lists. [`balance`]: units that an update takes and loses. [`seen`]: visited blocks.
+//! * [`pins`], [`found_pins`]: the snapshots, and the blocks that they hold; [`lists`]: changes of
+//!   their lines and lists; [`numbers`]: the slots of these. [`orphans`]: files without a name.
+//!   [`balance`]: units that an update takes and loses. [`seen`]: visited blocks.
 //!
 //! Invariants:
 //! 1. A block that is in use, by the live tree or by a snapshot, is not changed on the device,
@@ -45,14 +46,17 @@ pub mod edits;
 pub mod files;
 pub mod floor;
 pub mod format;
+pub mod found_pins;
 pub mod held_trees;
 pub mod inode;
 pub mod layout;
+pub mod lists;
 pub mod live;
 pub mod mend;
 pub mod node;
 pub mod nodes;
 pub mod numbers;
+pub mod orphans;
 pub mod pieces;
 pub mod pins;
 #[doc(hidden)]

@@ -11,6 +11,7 @@ use std::ops::Range;
 use block::{BlockDevice, IoError};
 use bytes::Bytes;
 use cow::format::head::is;
+use cow::found_pins::pieces_left;
 use cow::mend::mend;
 use cow::{Head, Place, Run, Secret, Stem, sum};
 use vfs::{FsError, LoggedReply};
@@ -161,28 +162,6 @@ pub(crate) async fn read_map_left(
         }))?;
     }
     Ok((log, lost))
-}
-
-/// The leaves of a tree that can be read, and the lost ones.
-pub(crate) async fn pieces_left(
-    nodes: &Nodes,
-    stem: &Stem,
-    leaves: &[u64],
-) -> Result<(Vec<(u64, Bytes)>, Vec<u64>), FsError> {
-    match nodes.pieces(stem, leaves).await {
-        Ok(read) => return Ok((read.into_iter().collect(), Vec::new())),
-        Err(error) if stem.goes_without(error) => {}
-        Err(error) => return Err(error),
-    }
-    let (mut left, mut lost) = (Vec::new(), Vec::new());
-    for &leaf in leaves {
-        match nodes.pieces(stem, &[leaf]).await {
-            Ok(read) => left.extend(read),
-            Err(error) if stem.goes_without(error) => lost.push(leaf),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((left, lost))
 }
 
 /// Reads the space log.

@@ -19,7 +19,8 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use cow::format::answers;
-use cow::format::snapshot::{Died, LISTS, List, RUNS};
+use cow::format::snapshot::{Died, LISTS, RUNS};
+use cow::lists::{Growing, Lists};
 use cow::{
     Anew, BODY, Head, Listing, Node, Parent, Pointer, Run, Span, Stem, UNIT, below, coalesced,
 };
@@ -350,7 +351,10 @@ impl Commits {
 
     /// Reads the blocks of lists that get new runs. A deletion may free such a block while another
     /// is read, and places turn out to be unusable: then all are read again.
-    async fn read_lists(&self, made: &mut Vec<Rc<Node>>) -> Result<Vec<Growing>, FsError> {
+    async fn read_lists(
+        &self,
+        made: &mut Vec<Rc<Node>>,
+    ) -> Result<Vec<(Growing, Vec<Run>)>, FsError> {
         loop {
             let (before, mut own) = (self.pins.changes(), Vec::new());
             let lists = self.try_lists(&mut own).await;
@@ -365,7 +369,10 @@ impl Commits {
         }
     }
 
-    async fn try_lists(&self, made: &mut Vec<Rc<Node>>) -> Result<Vec<Growing>, FsError> {
+    async fn try_lists(
+        &self,
+        made: &mut Vec<Rc<Node>>,
+    ) -> Result<Vec<(Growing, Vec<Run>)>, FsError> {
         let held = self.died();
         let new = held.keys().filter(|span| self.pins.list(**span).is_none()).count();
         let mut slots = self.pins.next_lists(new).into_iter();
@@ -378,7 +385,9 @@ impl Commits {
             let slot = slot.expect("so many were asked for");
             let line = match self.nodes.make(&Stem::Lists, 0, slot / LISTS, made).await {
                 Err(FsError::Corrupt) if !is_planted(Bug::LostLines) => {
-                    self.renew_lines(&Stem::Lists).await?;
+                    Lists { nodes: &self.nodes, pins: &self.pins }
+                        .renew_lines(&Stem::Lists)
+                        .await?;
                     self.nodes.renew(&Stem::Lists, slot / LISTS).await?;
                     self.nodes.make(&Stem::Lists, 0, slot / LISTS, made).await?
                 }
@@ -409,7 +418,7 @@ impl Commits {
                     block => next.push(block?),
                 }
             }
-            lists.push(Growing { span, runs, slot, line, last, unread, next });
+            lists.push((Growing { span, slot, line, last, unread, next }, runs));
         }
         Ok(lists)
     }
@@ -493,33 +502,9 @@ impl Commits {
         self.log.borrow_mut().fold(parted);
     }
 
-    fn fold_lists(&self, lists: &[Growing]) {
-        for Growing { span, runs, slot, line, last, unread, next } in lists {
-            let mut blocks = last.iter().chain(next).peekable();
-            for run in runs {
-                while blocks.peek().is_some_and(|block| block.read(Died::room) == 0) {
-                    blocks.next();
-                }
-                let block = blocks.peek().expect("invariant 2: so many blocks were read before");
-                if block.pointer().is_null() && !block.is_dirty() {
-                    // The one before it is full.
-                    let full = last.iter().chain(next).take_while(|one| !Rc::ptr_eq(one, block));
-                    let previous = full.last().map(|one| one.place.index).or(*unread);
-                    block.change(|bytes| Died::begin(bytes, previous));
-                }
-                block.change(|bytes| Died::add(bytes, *run));
-                self.nodes.mark(block);
-            }
-            let known = self.pins.list(*span).filter(|_| last.is_some() || unread.is_some());
-            let before = known.map_or(0, |known| known.list.units);
-            let units = before + runs.iter().map(|run| run.length).sum::<u64>();
-            let end = next.last().or(last.as_ref()).expect("it has some");
-            let list = List { span: *span, last: end.place.index, units };
-            line.change(|bytes| List::write(bytes, *slot, Some(&list)));
-            self.nodes.mark(line);
-            let new: Vec<u64> = next.iter().map(|one| one.place.index).collect();
-            self.pins.set_list(Listing { slot: *slot, list }, &new);
-        }
+    fn fold_lists(&self, lists: &[(Growing, Vec<Run>)]) {
+        let books = Lists { nodes: &self.nodes, pins: &self.pins };
+        lists.iter().for_each(|(list, runs)| books.grow(list, runs));
     }
 
     /// Puts replies behind those in the last block of the ring, or into the next one.
@@ -569,21 +554,7 @@ struct Places<'a> {
     log: Vec<(Anew<'a>, Vec<Logged>)>,
     /// The last block of the ring, if there is one, and those that follow.
     answers: (Option<Rc<Node>>, Vec<Anew<'a>>),
-    lists: Vec<Growing>,
-}
-
-/// A list that gets new runs.
-struct Growing {
-    span: Span,
-    runs: Vec<Run>,
-    slot: u64,
-    /// The block of its line.
-    line: Rc<Node>,
-    /// Its last block, if there is one that can be read, and those that follow.
-    last: Option<Rc<Node>>,
-    next: Vec<Rc<Node>>,
-    /// The place of the last block if the device cannot read it.
-    unread: Option<u64>,
+    lists: Vec<(Growing, Vec<Run>)>,
 }
 
 /// The replies in a block of the ring, the oldest first; none if it makes no sense.

@@ -9,7 +9,6 @@
 //! end, or a failure only in a cache, gets a successor at both ends. Then a superblock with a
 //! higher number than any that was seen becomes durable, and only then is the volume served.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -17,8 +16,7 @@ use block::BlockDevice;
 use block::scratch::ScratchDevice;
 use cache::{Budget, DataPath};
 use cow::format::inode::{Facts, Record};
-use cow::format::snapshot::{LINES, LISTS, Line, List, Told};
-use cow::{Listing, Occupied, Pins, ROOT, Span, Stem, UNIT, sum};
+use cow::{Pins, ROOT, Stem, UNIT, found_pins, sum};
 use futures::future::{join, try_join};
 use runtime::Runtime;
 use vfs::LoggedReply;
@@ -26,7 +24,6 @@ use vnode::{Files, FilesOptions};
 
 use crate::anchors::find_anchor;
 use crate::belief::{Chosen, believe, choose};
-use crate::books::{AT_ONCE, pieces_left};
 use crate::callers::Callers;
 use crate::commit::{Commits, Found};
 use crate::compact::start_compaction;
@@ -200,10 +197,7 @@ fn followed(
     (Rc::new(device), Some(placement))
 }
 
-/// The snapshots, and the lists of the blocks that they hold, without the lists in lost blocks of
-/// lines, and the numbers of these blocks: their loss costs only the space of the blocks on those
-/// lists, until a repair. A snapshot whose line is lost would be lost itself: an opening never
-/// gives one up.
+/// The snapshots of the volume: see [`found_pins::read_pins`].
 ///
 /// # Errors
 /// [`OpenError`] if a block cannot be read, or makes no sense.
@@ -212,56 +206,7 @@ pub(crate) async fn read_pins_left(
     superblock: &Superblock,
     units: u64,
 ) -> Result<(Pins, Vec<u64>), OpenError> {
-    let said = &superblock.snapshots;
-    let damaged = || OpenError::Damaged("what is told of snapshots makes no sense");
-    said.makes_sense(units).then_some(()).ok_or_else(damaged)?;
-    let died = async {
-        let mut died = Occupied::default();
-        nodes.note_leaves(&Stem::Died, None, said.died_slots, &mut died).await;
-        died
-    };
-    let (mut all, mut lists) = (BTreeMap::new(), BTreeMap::new());
-    let blocks: Vec<u64> = (0..said.line_slots.div_ceil(LINES)).collect();
-    for some in blocks.chunks(AT_ONCE) {
-        let read = nodes.pieces(&Stem::Snapshots, some).await?;
-        for (block, bytes) in read {
-            for slot in block * LINES..(block + 1) * LINES {
-                let told = Line::read(&bytes, slot).map_err(|()| damaged())?;
-                let is_new = told.is_none_or(|told| {
-                    let is_there = slot < said.line_slots;
-                    let sizes = [told.files, told.directories, told.units, told.nodes];
-                    let are_small = sizes.iter().all(|&size| size >> 48 == 0);
-                    is_there && are_small && all.insert(told.number, (told, slot)).is_none()
-                });
-                is_new.then_some(()).ok_or_else(damaged)?;
-            }
-        }
-    }
-    let mut lost = Vec::new();
-    let blocks: Vec<u64> = (0..said.list_slots.div_ceil(LISTS)).collect();
-    for some in blocks.chunks(AT_ONCE) {
-        let (read, of_these) = pieces_left(nodes, &Stem::Lists, some).await?;
-        lost.extend(of_these);
-        for (block, bytes) in read {
-            for slot in block * LISTS..(block + 1) * LISTS {
-                let list = List::read(&bytes, slot);
-                let is_new = list.is_none_or(|list| {
-                    let Span { first, end } = list.span;
-                    let is_span = 0 < first && first < end && end <= said.last + 1;
-                    let is_small = list.units <= units
-                        && list.last < said.died_slots
-                        && slot < said.list_slots;
-                    let listing = Listing { slot, list };
-                    is_span && is_small && lists.insert(list.span, listing).is_none()
-                });
-                is_new.then_some(()).ok_or_else(damaged)?;
-            }
-        }
-    }
-    let updates = || all.values().map(|(told, _): &(Told, u64)| told.update);
-    let do_rise = updates().zip(updates().skip(1)).all(|(one, next)| one < next);
-    let is_last = all.last_key_value().is_none_or(|(&number, _)| number <= said.last);
-    let are_there = updates().all(|update| update <= superblock.number);
-    (do_rise && is_last && are_there).then_some(()).ok_or_else(damaged)?;
-    Ok((Pins::new(said, all, lists, died.await), lost))
+    let newest = (units, superblock.number);
+    let found = found_pins::read_pins(nodes, &superblock.snapshots, newest).await?;
+    found.ok_or(OpenError::Damaged("what is told of snapshots makes no sense"))
 }

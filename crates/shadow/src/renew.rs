@@ -15,7 +15,6 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use cow::format::snapshot::{LINES, LISTS, Line, List};
 use cow::{Balance, Run, Stem};
 use futures::future::try_join;
 use vfs::{FsError, LoggedReply};
@@ -125,39 +124,6 @@ impl Commits {
         for &leaf in lost {
             self.nodes.renew(&Stem::Lists, leaf).await?;
             self.note_given_up();
-        }
-        Ok(())
-    }
-
-    /// Rewrites unreadable blocks of lines, of snapshots or of lists, from memory, which has them
-    /// all.
-    ///
-    /// # Errors
-    /// [`FsError::Io`] if a block cannot be read, and may come back.
-    pub(crate) async fn renew_lines(&self, stem: &Stem) -> Result<(), FsError> {
-        let (snapshots, lists) = (self.pins.lines(), self.pins.listings());
-        let is_of_lists = matches!(stem, Stem::Lists);
-        let leaves: BTreeSet<u64> = if is_of_lists {
-            lists.iter().map(|it| it.slot / LISTS).collect()
-        } else {
-            snapshots.values().map(|(_, slot)| slot / LINES).collect()
-        };
-        for leaf in leaves {
-            match self.nodes.get(stem, 0, leaf).await {
-                Ok(Some(_)) => continue,
-                Err(FsError::Io) => return Err(FsError::Io),
-                Ok(None) | Err(_) => self.nodes.renew(stem, leaf).await?,
-            }
-            let node = self.nodes.get(stem, 0, leaf).await?.ok_or(FsError::Corrupt)?;
-            node.change(|bytes| {
-                for it in lists.iter().filter(|it| is_of_lists && it.slot / LISTS == leaf) {
-                    List::write(bytes, it.slot, Some(&it.list));
-                }
-                let of_leaf = |slot: u64| !is_of_lists && slot / LINES == leaf;
-                for (told, slot) in snapshots.values().filter(|(_, slot)| of_leaf(*slot)) {
-                    Line::write(bytes, *slot, Some(told));
-                }
-            });
         }
         Ok(())
     }

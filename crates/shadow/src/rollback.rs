@@ -14,9 +14,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cow::chains::CHAINS;
 use cow::format::inode::Record;
 use cow::format::snapshot::Told;
+use cow::lists::rest_of;
+use cow::orphans::orphans_since;
 use cow::{INODES, Node, Run, Stem};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
@@ -28,7 +29,7 @@ use crate::fold::set_bit;
 use crate::format::MAPPED;
 use crate::planted::{Bug, is_planted};
 use crate::units::MAP;
-use crate::work::{Back, rest_of};
+use crate::work::Back;
 
 impl Shadow {
     /// Finds the changes for going back to a snapshot. No update is on its way meanwhile.
@@ -95,46 +96,12 @@ impl Shadow {
 
     /// The files without a name that a snapshot holds.
     async fn orphans_of(&self, told: &Told) -> Result<Vec<Chain>, FsError> {
-        let mut found = Vec::new();
-        if told.orphans_since > 0 && !is_planted(Bug::LeftOrphans) {
-            let stem = Stem::Pinned(Rc::new(told.inodes));
-            self.nameless_since(&stem, None, told.orphans_since, &mut found).await?;
+        if told.orphans_since == 0 || is_planted(Bug::LeftOrphans) {
+            return Ok(Vec::new());
         }
-        found.truncate(CHAINS); // on a damaged volume a repair handles the others
-        Ok(found)
-    }
-
-    /// The files without a name below a block, or below the root, in blocks of inodes that this
-    /// update or a later one wrote: the update in which a file lost its name wrote its block.
-    fn nameless_since<'a>(
-        &'a self,
-        stem: &'a Stem,
-        above: Option<Rc<Node>>,
-        update: u64,
-        found: &'a mut Vec<Chain>,
-    ) -> LocalBoxFuture<'a, Result<(), FsError>> {
-        async move {
-            let (parent, level, places) = self.nodes.below(stem, above.as_ref());
-            let first = update + if is_planted(Bug::LateOrphans) { 2 } else { 0 };
-            for index in places {
-                let pointer = self.nodes.child_of(&parent, index);
-                if pointer.is_null() || pointer.birth.get() < first {
-                    continue; // invariant 1: nothing below it is younger
-                }
-                let node = match self.nodes.get(stem, level, index).await {
-                    Err(FsError::Corrupt) => continue, // its files are lost
-                    node => node?.ok_or(FsError::Corrupt)?,
-                };
-                if level > 0 {
-                    self.nameless_since(stem, Some(node), update, found).await?;
-                } else {
-                    found.extend(nameless_of(&node));
-                }
-                self.nodes.relieve();
-            }
-            Ok(())
-        }
-        .boxed_local()
+        let late = if is_planted(Bug::LateOrphans) { 2 } else { 0 };
+        let stem = Stem::Pinned(Rc::new(told.inodes));
+        orphans_since(&self.nodes, &stem, told.orphans_since + late).await
     }
 
     /// Makes the live tree that of the snapshot. Returns the runs that are free in the map already.
@@ -226,14 +193,4 @@ impl Shadow {
         }
         Ok(())
     }
-}
-
-/// The files without a name whose inodes are in a block.
-fn nameless_of(home: &Rc<Node>) -> impl Iterator<Item = Chain> {
-    let of = |slot| {
-        let facts = home.inode(slot, |record| record.facts().filter(|_| !record.is_free()))?;
-        let ino = home.place.index * INODES + slot;
-        (facts.links == 0).then_some(Chain { ino, generation: facts.generation, size: None })
-    };
-    (0..INODES).filter_map(of)
 }

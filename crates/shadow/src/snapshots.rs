@@ -12,7 +12,8 @@
 
 use std::rc::Rc;
 
-use cow::format::snapshot::{Died, LINES, LISTS, Line, List, State, is_empty};
+use cow::format::snapshot::{Died, LINES, LISTS, State};
+use cow::lists::{Lined, Lists, Step};
 use cow::{Listing, Node, Run, Stem};
 use vfs::{FsError, Snapshot, SnapshotNumber};
 use vnode::{SnapshotChange, Space as Kind};
@@ -20,7 +21,8 @@ use vnode::{SnapshotChange, Space as Kind};
 use crate::commit::{Hold, Pin};
 use crate::engine::{Shadow, Update};
 use crate::planted::{Bug, is_planted};
-use crate::work::{Lined, Step, Work, rest_of};
+use crate::units::Units;
+use crate::work::Work;
 
 /// Units for the record of a step.
 const RECORD: u64 = 4;
@@ -62,7 +64,7 @@ impl Shadow {
         let made = &mut update.taken.made;
         let leaf = match self.nodes.make(&Stem::Snapshots, 0, slot / LINES, made).await {
             Err(FsError::Corrupt) => {
-                self.commits.renew_lines(&Stem::Snapshots).await?;
+                self.lists().renew_lines(&Stem::Snapshots).await?;
                 self.nodes.make(&Stem::Snapshots, 0, slot / LINES, made).await?
             }
             leaf => leaf?,
@@ -160,7 +162,7 @@ impl Shadow {
             Ok(None) | Err(FsError::Corrupt) if !is_planted(Bug::LostLines) => {}
             other => return other.and(Err(FsError::Corrupt)),
         }
-        self.commits.renew_lines(stem).await?;
+        self.lists().renew_lines(stem).await?;
         self.nodes.get(stem, 0, leaf).await?.ok_or(FsError::Corrupt)
     }
 
@@ -171,24 +173,20 @@ impl Shadow {
             Work::Pin(pin, hold) => (worked.pin, worked.hold) = (Some(pin), Some(hold)),
             Work::Delete(of, at) => {
                 self.pins.delete(of.number, at);
-                self.write_line(&of);
+                self.lists().write_line(&of);
             }
             Work::LetGo(of) => {
                 self.compaction.vain.borrow_mut().clear(); // its blocks may be moved now
                 let told = self.pins.told(of.number);
                 told.iter().for_each(|(told, _)| self.nodes.held_trees.remove(told.inodes));
                 self.pins.let_go(of.number);
-                self.write_line(&of);
+                self.lists().write_line(&of);
             }
-            Work::Step(step) => self.take_step(step, freed),
-            Work::End(of) => {
-                self.pins.end(of.number);
-                of.leaf.change(|bytes| Line::write(bytes, of.slot, None));
-                self.mark_or_remove(&of.leaf, freed);
-                if self.pins.count() == 0 {
-                    self.nodes.clear(&Stem::Snapshots);
-                }
+            Work::Step(step) => {
+                self.lists().take_step(step, freed);
+                self.lists().clear(is_planted(Bug::ReusedPlaces));
             }
+            Work::End(of) => self.lists().end(&of, freed),
             Work::RollBack(back, hold) => {
                 worked.unheld = self.roll_back(*back, freed);
                 worked.hold = Some(hold);
@@ -197,56 +195,20 @@ impl Shadow {
         worked
     }
 
-    fn write_line(&self, of: &Lined) {
-        let told = self.pins.told(of.number);
-        of.leaf.change(|bytes| Line::write(bytes, of.slot, told.as_ref().map(|(told, _)| told)));
-        self.nodes.mark(&of.leaf);
-    }
-
-    /// Marks a changed block of lines, or removes it if it is empty.
-    fn mark_or_remove(&self, leaf: &Rc<Node>, freed: &mut Vec<Run>) {
-        if leaf.read(is_empty) {
-            self.remove_way(leaf, freed);
-        } else {
-            self.nodes.mark(leaf);
-        }
-    }
-
-    fn remove_way(&self, node: &Rc<Node>, freed: &mut Vec<Run>) {
-        let stood = self.nodes.remove_way(node).into_iter();
-        freed.extend(stood.map(|pointer| Run::of(pointer.address.get())));
-    }
-
-    fn take_step(&self, step: Step, freed: &mut Vec<Run>) {
-        let Step { of, listing, line, block, died } = step;
-        self.pins.assert_loose(listing.list.span); // invariant 1
-        self.pins.count_freed(of.number, died.runs.iter().map(|run| run.length).sum());
-        self.shorten(listing, (&line, &block), &died, freed);
-        freed.extend(died.runs);
-        self.write_line(&of);
-    }
-
     /// Removes the last block of a list.
     pub(crate) fn shorten(
         &self,
         listing: Listing,
-        (line, block): (&Rc<Node>, &Rc<Node>),
+        blocks: (&Rc<Node>, &Rc<Node>),
         died: &Died,
         freed: &mut Vec<Run>,
     ) {
-        let rest = rest_of(listing.list, died);
-        self.remove_way(block, freed);
-        line.change(|bytes| List::write(bytes, listing.slot, rest.as_ref()));
-        self.mark_or_remove(line, freed);
-        self.pins.shorten(listing, rest);
-        if !self.pins.has_lists() {
-            if self.nodes.clear(&Stem::Lists) {
-                self.pins.clear_list_slots();
-            }
-            if self.nodes.clear(&Stem::Died) || is_planted(Bug::ReusedPlaces) {
-                self.pins.clear_died_slots();
-            }
-        }
+        self.lists().shorten(listing, blocks, died, freed);
+        self.lists().clear(is_planted(Bug::ReusedPlaces));
+    }
+
+    fn lists(&self) -> Lists<'_, Units> {
+        Lists { nodes: &self.nodes, pins: &self.pins }
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cow::format::snapshot::{Died, List, Told};
+use cow::format::snapshot::{Died, Told};
+use cow::lists::{Lined, Step};
 use cow::{FAN, Listing, Node, Run};
-use vfs::{SnapshotNumber, Timestamp};
+use vfs::Timestamp;
 use vnode::chain::Chain;
 
 use crate::commit::{Hold, Pin};
@@ -19,29 +20,6 @@ pub enum Work {
     Step(Step),
     End(Lined),
     RollBack(Box<Back>, Hold),
-}
-
-/// A snapshot, and the slot of its line.
-pub struct Lined {
-    pub(crate) number: SnapshotNumber,
-    pub(crate) leaf: Rc<Node>,
-    pub(crate) slot: u64,
-}
-
-/// The last block of a list, which a deletion frees.
-pub struct Step {
-    pub(crate) of: Lined,
-    pub(crate) listing: Listing,
-    pub(crate) line: Rc<Node>,
-    pub(crate) block: Rc<Node>,
-    pub(crate) died: Died,
-}
-
-/// The list without its last block.
-pub(crate) fn rest_of(list: List, last: &Died) -> Option<List> {
-    let units = last.runs.iter().map(|run| run.length).sum::<u64>();
-    let units = list.units.saturating_sub(units);
-    last.previous.map(|last| List { last, units, ..list })
 }
 
 /// The plan of a roll-back to a snapshot.
