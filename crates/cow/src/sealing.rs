@@ -14,6 +14,12 @@ use crate::nodes::Nodes;
 use crate::planted::{Bug, is_planted};
 
 impl<D: Disk> Nodes<D> {
+    /// The dirty blocks.
+    pub fn dirty(&self) -> Vec<Rc<Node>> {
+        let dirty = self.dirty.borrow();
+        dirty.iter().filter(|node| !node.is_gone.get()).cloned().collect()
+    }
+
     /// Takes the dirty blocks, in the order in which they are to be sealed: children before
     /// parents, files before inodes, and these before all others.
     pub fn take_dirty(&self) -> Vec<Rc<Node>> {

@@ -2,7 +2,9 @@
 //!
 //! Every block of metadata that the root leads to is read, with the changes of the log applied in
 //! memory, and on request every block of files. The blocks that trees hold are compared with the
-//! table, names with link counts, and counts with what is there. Nothing is written.
+//! table, names with link counts, and counts with what is there. Of a snapshot, blocks are looked at
+//! that neither the live tree nor an earlier snapshot has: each of them is on one dead list. Nothing
+//! is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +13,8 @@ use std::rc::Rc;
 use block::BlockDevice;
 use block::scratch::ScratchDevice;
 use cow::format::inode::Record;
-use cow::{CHUNKS, Head, INODES, Node, Pointer, ROOT, Stem, UNIT};
+use cow::format::snapshot::Died;
+use cow::{CHUNKS, Head, INODES, Node, Pointer, ROOT, Run, Stem, UNIT};
 use directory::chunk;
 use directory::entry::CHUNK_SIZE;
 use futures::FutureExt;
@@ -59,6 +62,8 @@ laws! {
     Entry, "dir.entry", "A directory is whole entries, and its dots lead where they should.";
     Target, "dir.target", "A name leads to a file.";
     Data, "data.sum", "The data of a file can be read, and fits its checksum.";
+    Lists, "snapshots.lists", "Dead lists can be read to their ends.";
+    Dead, "snapshots.dead", "A block that only snapshots hold is on one dead list.";
 }
 
 /// A violation of a law.
@@ -70,6 +75,8 @@ pub struct Wrong {
     pub ino: Option<u64>,
     /// A path to the file, if one is known.
     pub path: Option<String>,
+    /// The snapshot whose tree it is in.
+    pub snapshot: Option<String>,
     /// The block of the file, and its address.
     pub block: Option<(u64, u64)>,
     /// The finding.
@@ -124,6 +131,14 @@ struct Look<'a> {
     /// Whether data is read.
     is_full: bool,
     seen: BTreeSet<u64>,
+    /// Blocks of the live tree that memory has otherwise than the disk.
+    changed: BTreeSet<u64>,
+    /// Blocks of snapshots.
+    held: BTreeSet<u64>,
+    /// Units on dead lists; none if a list cannot be read.
+    dead: Option<BTreeSet<u64>>,
+    /// The snapshot that is looked at.
+    snapshot: Option<String>,
     files: BTreeMap<u64, Known>,
     /// Names: the directory, the name, and the file.
     names: Vec<(u64, String, u64)>,
@@ -151,6 +166,10 @@ pub async fn check(
         log: &log,
         is_full,
         seen: BTreeSet::new(),
+        changed: BTreeSet::new(),
+        held: BTreeSet::new(),
+        dead: Some(BTreeSet::new()),
+        snapshot: None,
         files: BTreeMap::new(),
         names: Vec::new(),
         above: BTreeMap::new(),
@@ -160,6 +179,8 @@ pub async fn check(
     for stem in [Stem::Answers, Stem::Snapshots, Stem::Lists, Stem::Died, Stem::Inodes] {
         look.tree(&stem, None, 0, &mut 0).await;
     }
+    look.lists().await;
+    look.snapshots().await;
     look.judge_names(&found.chains);
     look.judge_space();
     look.judge_counts();
@@ -182,7 +203,8 @@ impl Look<'_> {
         *self.checked.counts.entry(law).or_default() += 1;
         if self.checked.wrong.len() < TOLD {
             let expected = expected.to_owned();
-            self.checked.wrong.push(Wrong { law, ino, path: None, block, found, expected });
+            let (path, snapshot) = (None, self.snapshot.clone());
+            self.checked.wrong.push(Wrong { law, ino, path, snapshot, block, found, expected });
         }
     }
 
@@ -224,16 +246,26 @@ impl Look<'_> {
             for index in places {
                 let pointer = nodes.child_of(&parent, index);
                 let is_data = level == 0 && stem.holds_data();
-                let in_memory = if is_data { None } else { nodes.find(stem, level, index) };
+                let is_held = stem.is_held();
+                let in_memory =
+                    if is_data || is_held { None } else { nodes.find(stem, level, index) };
                 if pointer.is_null() && in_memory.is_none() {
                     continue;
                 }
                 let count = if is_data { self.log.shape.block } else { 1 };
-                if !pointer.is_null() {
+                if is_held && !self.is_new((ino, index), pointer, count) {
+                    continue;
+                }
+                if !pointer.is_null() && !is_held {
                     self.hold((ino, index), pointer, count);
                 }
+                if in_memory.as_ref().is_some_and(|node| node.is_dirty()) {
+                    self.changed.insert(pointer.address.get());
+                }
                 let twin = nodes.twin_of(&parent, index);
-                if twin > 0 {
+                if twin > 0 && is_held {
+                    self.is_new((ino, index), pointer.at(twin), 1);
+                } else if twin > 0 {
                     self.hold((ino, index), pointer.at(twin), 1);
                     if in_memory.is_none_or(|node| !node.is_dirty())
                         && !nodes.has_copy(pointer.at(twin)).await
@@ -243,7 +275,7 @@ impl Look<'_> {
                 }
                 if level == 0 && ino.is_some() {
                     *units += count;
-                    if is_data && index >= end {
+                    if is_data && index >= end && !is_held {
                         let found = format!("block {index} behind the end");
                         self.wrong(Law::Size, ino, found, "none");
                     }
@@ -284,7 +316,8 @@ impl Look<'_> {
     async fn leaf(&mut self, stem: &Stem, node: Rc<Node>) {
         match stem {
             Stem::Inodes => self.inodes(&node).await,
-            Stem::File(ino, ..) => self.directory(*ino, &node),
+            Stem::Pinned(_) => self.held_inodes(&node).await,
+            Stem::File(ino, ..) if !stem.is_held() => self.directory(*ino, &node),
             _ => {}
         }
     }
@@ -320,6 +353,83 @@ impl Look<'_> {
                 );
             }
         }
+    }
+
+    /// Looks at the files of a snapshot whose inodes are in a block.
+    async fn held_inodes(&mut self, home: &Rc<Node>) {
+        for slot in 0..INODES {
+            let ino = home.place.index * INODES + slot;
+            if home.inode(slot, Record::is_free) {
+                continue;
+            }
+            match home.inode(slot, Record::facts) {
+                None => self.wrong(Law::Inode, Some(ino), "an impossible inode".into(), "an inode"),
+                Some(facts) if facts.is_inline() => {}
+                Some(_) => {
+                    self.tree(&Stem::File(ino, home.clone(), slot), None, 0, &mut 0).await;
+                }
+            }
+        }
+    }
+
+    /// Notes a block of a snapshot. Returns whether it is looked at: it is neither in the live tree
+    /// nor in an earlier snapshot, or its present version is another one.
+    fn is_new(&mut self, (ino, lbn): (Option<u64>, u64), pointer: Pointer, units: u64) -> bool {
+        let first = pointer.address.get();
+        if pointer.is_null() || !self.held.insert(first) {
+            return false;
+        }
+        if self.seen.contains(&first) {
+            return self.changed.contains(&first);
+        }
+        let dead = self.dead.take();
+        let place = (ino, Some((lbn, first)));
+        if dead.as_ref().is_some_and(|dead| !(first..first + units).all(|at| dead.contains(&at))) {
+            self.wrong_at(Law::Dead, place, format!("block {first} on none"), "it on one");
+        }
+        self.dead = dead;
+        self.hold((ino, lbn), pointer, units);
+        true
+    }
+
+    /// Reads the dead lists.
+    async fn lists(&mut self) {
+        let mut runs: Vec<Run> = self.log.deaths.all();
+        for listing in self.log.pins.listings() {
+            let (mut next, mut places) = (Some(listing.list.last), BTreeSet::new());
+            while let Some(place) = next {
+                let block = self.log.nodes.get(&Stem::Died, 0, place).await;
+                let died = block.ok().flatten().and_then(|block| block.read(Died::read));
+                let Some(died) = died.filter(|_| places.insert(place)) else {
+                    let found = format!("block {place}, which is damaged");
+                    self.wrong(Law::Lists, None, found, "a block of a list");
+                    self.dead = None;
+                    return;
+                };
+                next = died.previous;
+                runs.extend(died.runs);
+            }
+        }
+        for run in runs {
+            let most = self.log.shape.units;
+            for unit in run.units().take(most as usize) {
+                let is_first = self.dead.as_mut().is_some_and(|dead| dead.insert(unit.start));
+                if !is_first {
+                    let found = format!("block {} on two", unit.start);
+                    self.wrong(Law::Dead, None, found, "it on one");
+                }
+            }
+        }
+    }
+
+    /// Looks at the trees of snapshots.
+    async fn snapshots(&mut self) {
+        for told in self.log.pins.holding() {
+            self.snapshot = Some(String::from_utf8_lossy(told.name.as_bytes()).into_owned());
+            let stem = Stem::Pinned(Rc::new(told.inodes));
+            self.tree(&stem, None, 0, &mut 0).await;
+        }
+        self.snapshot = None;
     }
 
     fn directory(&mut self, ino: u64, node: &Rc<Node>) {
@@ -438,8 +548,10 @@ impl Look<'_> {
             }
             None
         };
+        // A file of a snapshot may have had another name.
+        let live = |wrong: &Wrong| wrong.ino.filter(|_| wrong.snapshot.is_none());
         let paths: Vec<_> =
-            self.checked.wrong.iter().map(|wrong| wrong.ino.and_then(path)).collect();
+            self.checked.wrong.iter().map(|wrong| live(wrong).and_then(path)).collect();
         for (wrong, path) in self.checked.wrong.iter_mut().zip(paths) {
             wrong.path = path;
         }

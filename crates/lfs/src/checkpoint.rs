@@ -28,16 +28,18 @@ use block::{Buffer, Durability, IoError};
 use bytes::Bytes;
 use cache::coalesce::{Run as Range, runs};
 use cow::format::answers;
-use cow::{Anew, BODY, Head, Node, Run, Stem, UNIT};
+use cow::format::snapshot::{Line, Told};
+use cow::{Anew, BODY, Head, Node, Pointer, Run, Stem, UNIT};
 use futures::FutureExt;
 use vfs::FsError;
 
 use crate::format::region::Region;
 use crate::format::shape::Shape;
-use crate::format::table;
+use crate::format::table::{self, Owner};
 use crate::log::Log;
 use crate::planted::{Bug, is_planted};
-use crate::rows::{Releases, Rows, Which};
+use crate::rows::{Releases, Rows};
+use crate::snapshots::Pin;
 
 /// Blocks of replies, at most.
 const RING: u64 = 4096;
@@ -57,6 +59,9 @@ struct Checkpoint {
     /// Blocks of the table.
     table: Vec<(u64, Bytes)>,
     releases: Releases,
+    /// The last change that it makes durable, and the last one that it alone does; 0 for none.
+    through: u64,
+    barrier: u64,
     /// Stay in memory until the device has them.
     _nodes: Vec<Rc<Node>>,
 }
@@ -86,24 +91,43 @@ impl Log {
     pub(crate) async fn begin_checkpoint(&self) -> Result<(), FsError> {
         let mut made = Vec::new();
         let mut anew: Vec<Anew<'_>> = Vec::new();
-        while anew.len() < self.answer_blocks() {
-            let place = (self.answers_begun.get() + anew.len() as u64) % ring(&self.shape);
-            if anew.len() as u64 >= ring(&self.shape) {
-                break;
+        let lists = loop {
+            while anew.len() < self.answer_blocks() {
+                let place = (self.answers_begun.get() + anew.len() as u64) % ring(&self.shape);
+                if anew.len() as u64 >= ring(&self.shape) {
+                    break;
+                }
+                anew.push(self.nodes.make_anew(Stem::Answers, place, &anew, &mut made).await?);
             }
-            anew.push(self.nodes.make_anew(Stem::Answers, place, &anew, &mut made).await?);
-        }
+            let (before, mut own) = (self.pins.changes(), Vec::new());
+            let lists = self.prepare_lists(&mut own).await;
+            // Calls and deletions went on meanwhile.
+            let are_as_before = self.pins.changes() == before;
+            match lists {
+                Ok(lists) if are_as_before && self.have_room(&lists) => {
+                    made.append(&mut own);
+                    break lists;
+                }
+                Err(error) if are_as_before => return Err(error),
+                _ => self.nodes.unmake(&mut own),
+            }
+        };
         // From here to the seal nothing waits.
         self.wants_checkpoint.set(false);
-        let batch = if self.has_staged() {
+        let mut batch = if self.has_staged() {
             Some(self.seal(self.for_checkpoint()).ok_or(FsError::NoSpace)?)
         } else {
             None
         };
         self.fold_answers(&anew);
-        drop(anew);
+        self.list_deaths(&lists);
+        drop((anew, lists));
         self.nodes.unmake(&mut made);
-        let sealed = self.seal_checkpoint()?;
+        let mut sealed = self.seal_checkpoint(self.pin.take())?;
+        sealed.barrier = self.barrier.get();
+        if let Some(batch) = batch.as_mut().filter(|_| sealed.barrier > 0) {
+            sealed.through = std::mem::take(&mut batch.through);
+        }
         if let Some(batch) = batch {
             self.write_out(batch).await?; // invariant 2
         }
@@ -166,16 +190,23 @@ impl Log {
     }
 
     /// The seal: nothing waits.
-    fn seal_checkpoint(&self) -> Result<Checkpoint, FsError> {
+    fn seal_checkpoint(&self, mut pin: Option<Pin>) -> Result<Checkpoint, FsError> {
         let number = self.rows.number.get();
+        pin.iter().for_each(|pin| self.nodes.mark(&pin.leaf));
         let nodes = self.nodes.take_dirty();
         let mut writes = BTreeMap::new();
         let mut lost = Vec::new();
         for node in &nodes {
+            if !node.is_pinnable()
+                && let Some(pin) = pin.take()
+            {
+                self.write_pin(pin, number);
+            }
+            let owner = if node.is_pinnable() { Owner::Metadata } else { Owner::Volume };
             let count = if node.place.is_twice() { 2 } else { 1 };
             let mut places = [0, 0];
             for place in places.iter_mut().take(count) {
-                let run = self.rows.plan(Which::Beside, 1, 1, 0).ok_or(FsError::NoSpace)?;
+                let run = self.rows.plan(owner, 1, 1, 0).ok_or(FsError::NoSpace)?;
                 self.rows.take(run);
                 *place = run.start;
             }
@@ -186,16 +217,16 @@ impl Log {
                 let piece = self.rows.pieces(address, 1).expect("it was taken")[0];
                 writes.insert(piece.place * UNIT as u64, block.clone());
             }
-            if node.is_pinnable() && old[0].is_null() {
-                self.pins.count_node();
+            match (node.is_pinnable(), old[0].is_null()) {
+                (true, true) => self.pins.count_node(),
+                (true, false) => self.pins.uncount_node(old[0].birth.get(), true),
+                (false, _) => {}
             }
-            lost.extend(old.into_iter().filter(|old| !old.is_null()));
+            // Those that a snapshot holds are on a list by now.
+            let is_free = |old: &Pointer| self.holders_of_old(node, *old).is_none();
+            lost.extend(old.into_iter().filter(|old| !old.is_null()).filter(is_free));
         }
-        for old in lost {
-            if !self.rows.lose(Run::of(old.address.get())) {
-                self.count(|totals| totals.wrong_pointers += 1);
-            }
-        }
+        lost.into_iter().for_each(|old| self.free_run(Run::of(old.address.get())));
         let (lines, releases) = self.rows.snapshot(self.chain.get().place);
         let secret = &self.secret;
         let encoded = |(block, lines): (u64, Vec<table::Line>)| {
@@ -212,6 +243,8 @@ impl Log {
             rows: self.rows.count(),
             used: self.rows.used(),
             answers_begun: self.answers_begun.get(),
+            answers_from: self.answers_from.get(),
+            snapshots: self.pins.said(),
             log: self.chain.get(),
             chains: self.live.chains.all(),
         };
@@ -222,7 +255,24 @@ impl Log {
             self.rows.release(&releases);
         }
         let ranges = runs(writes, LONGEST);
-        Ok(Checkpoint { region, turn, ranges, table, releases, _nodes: nodes })
+        let (through, barrier) = (0, 0);
+        Ok(Checkpoint { region, turn, ranges, table, releases, through, barrier, _nodes: nodes })
+    }
+
+    /// Writes the line of a snapshot: its files have their places.
+    fn write_pin(&self, pin: Pin, number: u64) {
+        let Pin { snapshot, leaf, slot, .. } = pin;
+        let of_it = (snapshot.number.0, snapshot.name, snapshot.created);
+        let told = Told {
+            orphans_since: self.live.chains.orphans_since(),
+            ..self.live.told(&self.nodes, &self.pins, of_it, number)
+        };
+        leaf.change(|bytes| Line::write(bytes, slot, Some(&told)));
+        self.nodes.held_trees.add(told.inodes);
+        self.pins.pin(told, slot);
+        if !is_planted(Bug::OpenRows) {
+            self.rows.close_rows();
+        }
     }
 
     async fn write_checkpoint(&self, sealed: Checkpoint) -> Result<(), FsError> {
@@ -247,6 +297,12 @@ impl Log {
         let [first, other] = self.shape.regions(sealed.turn);
         self.until_room(|| self.write_region(first, region.clone())).await?;
         self.durable.set(sealed.region.number);
+        if sealed.through > self.live.horizon.through().0 {
+            self.live.horizon.advance(sealed.through);
+        }
+        if self.barrier.get() == sealed.barrier {
+            self.barrier.set(0);
+        }
         if !is_planted(Bug::EarlyReuse) {
             self.rows.release(&sealed.releases); // invariant 3
         }
@@ -257,6 +313,7 @@ impl Log {
         }
         self.count(|totals| totals.checkpoints += 1);
         self.live.released.notify();
+        self.kick();
         self.until_room(|| self.write_region(other, region.clone())).await?;
         self.until_room(async || {
             self.write_ranges(&tables[1]).await?;

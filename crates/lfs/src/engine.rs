@@ -4,13 +4,16 @@ use std::rc::Rc;
 
 use cow::files::Freed;
 use cow::floor::{File, Floor, LAST_INO};
-use cow::{INODES, UNIT};
+use cow::{Balance, INODES, UNIT};
 use runtime::Runtime;
-use vfs::{CallReply, Credentials, Depends, FsError, FsStat, Sequence};
+use vfs::{
+    CallReply, Credentials, Depends, FsError, FsStat, Sequence, SnapshotNumber, SnapshotUsage,
+};
 use vnode::{Engine, Space};
 
 use crate::log::{Log, Staged, Totals};
 use crate::room;
+use crate::snapshots::{Work, Worked};
 
 /// The changes of one operation.
 pub(crate) type Update = cow::update::Update<Log>;
@@ -106,8 +109,9 @@ impl Lfs {
 
 impl Engine for Lfs {
     cow::verbs!(Log);
+    cow::snapshot_verbs!();
 
-    type Applied = cow::apply::Applied<Log>;
+    type Applied = (cow::apply::Applied<Log>, Worked);
 
     fn space(&self, _who: &Credentials, (orphans, used): (u64, u64)) -> FsStat {
         let (log, unit) = (&self.log, UNIT as u64);
@@ -139,27 +143,54 @@ impl Engine for Lfs {
         self.log.claimed.set(self.log.claimed.get() - blocks);
     }
 
-    async fn reserve(&self, update: Update) -> Result<Update, FsError> {
+    async fn delete_held(
+        &self,
+        update: &mut Update,
+        tree: SnapshotNumber,
+    ) -> Result<bool, FsError> {
+        self.plan_step(update, tree).await
+    }
+
+    fn snapshot_usage(&self, trees: &[SnapshotNumber]) -> Vec<SnapshotUsage> {
+        self.log.pins.usage(trees, &self.log.deaths.units())
+    }
+
+    async fn reserve(&self, mut update: Update) -> Result<Update, FsError> {
+        if let Some(change) = update.asked.take() {
+            self.plan_change(&mut update, change).await?;
+        }
         self.log.relieve(update.cost).await?;
-        self.floor.reserve(update, true).await
+        // While these wait, no plan gets places.
+        let may_wait = !matches!(update.work, Some(Work::Pin(_) | Work::RollBack(_)));
+        self.floor.reserve(update, may_wait).await
     }
 
     fn apply(&self, ready: Update, see: impl FnMut(&File, Sequence)) -> (Sequence, Self::Applied) {
-        let applied = self.floor.apply_all(ready, see);
-        (Sequence(applied.sequence), applied)
+        let mut applied = self.floor.apply_all(ready, see);
+        let worked = applied.work.take().map(|work| self.work(work));
+        (Sequence(applied.sequence), (applied, worked.unwrap_or_default()))
     }
 
     fn stage(
         &self,
-        applied: Self::Applied,
+        (applied, worked): Self::Applied,
         answered: Option<(CallReply, Depends)>,
     ) -> Option<Freed> {
         let now = self.runtime.clock.wall();
         let answer = answered.map(|(answered, _)| vnode::answer::write(now, &answered));
         let cow::apply::Applied { sequence, balance, edits, written, riding, .. } = applied;
-        let (taken, freed) = (balance.taken, balance.freed);
-        assert!(balance.died.is_empty(), "there are no snapshots");
-        self.log.stage(Staged { sequence, answer, taken, freed, written, riding, edits });
+        let Balance { taken, freed, died } = balance;
+        self.log.stage(Staged {
+            sequence,
+            answer,
+            taken,
+            freed,
+            died,
+            written,
+            riding,
+            edits,
+            worked,
+        });
         if applied.may_wait {
             self.log.commit_later(sequence);
         } else {

@@ -14,8 +14,9 @@
 //! * [`format`]: the bytes of a volume.
 //! * `rows`: the table and the segments in memory. `logical`: the device by addresses.
 //! * [`found`](look): the root of a volume. `recover`: the chain of summaries.
-//! * `log`: batches of changes. `room`: who may take how much. `checkpoint`, `cleaner`.
-//! * `engine`: the verbs. `mkfs`, `open`, `look`, `check`.
+//! * `log`: batches of changes. `room`: who may take how much. `deaths`: the blocks that snapshots
+//!   alone hold. `checkpoint`, `cleaner`.
+//! * `engine`, `snapshots`: the verbs. `mkfs`, `open`, `look`, `check`.
 //!
 //! Invariants:
 //! 1. A reply waits until the summary with its change is on stable storage, and all before it.
@@ -28,13 +29,13 @@
 //!
 //! Commit point: the end of the write, or of the flush, of a batch: `Log::durable`.
 //!
-//! Architecture invariant: no snapshots yet, and nothing of other engines; what it shares with them
-//! is in `cow`.
+//! Architecture invariant: nothing of other engines; what it shares with them is in `cow`.
 
 mod check;
 
 mod checkpoint;
 mod cleaner;
+mod deaths;
 mod engine;
 mod error;
 pub mod format;
@@ -49,6 +50,7 @@ pub mod planted;
 mod recover;
 mod room;
 mod rows;
+mod snapshots;
 
 pub use check::{Checked, Law, Wrong, check};
 

@@ -35,18 +35,21 @@ use cache::coalesce::{Run as Range, runs};
 use cache::refusals::all_written;
 use cow::edits::Edits;
 use cow::live::Live;
-use cow::{Pins, Run, Secret, UNIT, sum};
+use cow::{Pins, Run, Secret, Span, UNIT, sum};
 use futures::FutureExt;
 use futures::future::{join_all, select};
 use runtime::Runtime;
 use vfs::{FsError, Sequence};
 
+use crate::deaths::Deaths;
 use crate::format::region::{Counts, Link};
 use crate::format::shape::Shape;
 use crate::format::summary::{Contents, MOST_RANGES, Summary, inline};
+use crate::format::table::Owner;
 use crate::logical::Nodes;
 use crate::planted::{Bug, is_planted};
 use crate::rows::{Rows, Which};
+use crate::snapshots::{Pin, Worked};
 
 /// Time between two attempts to write when there is no room below.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(1);
@@ -62,11 +65,15 @@ pub(crate) struct Staged {
     pub(crate) answer: Option<Rc<[u8]>>,
     pub(crate) taken: Vec<Run>,
     pub(crate) freed: Vec<Run>,
+    /// Runs that snapshots alone hold from now on.
+    pub(crate) died: Vec<(Run, Span)>,
     /// Blocks of data that were written, with their checksums.
     pub(crate) written: Vec<(u64, u64)>,
     /// Data that goes with the batch.
     pub(crate) riding: Vec<(u64, Bytes)>,
     pub(crate) edits: Edits,
+    /// Work on snapshots that is left to do.
+    pub(crate) worked: Worked,
 }
 
 /// Changes that were staged since the last seal.
@@ -85,7 +92,8 @@ struct Open {
 
 /// A sealed batch.
 pub(crate) struct Batch {
-    through: u64,
+    /// The last change that it makes durable.
+    pub(crate) through: u64,
     sequence: u64,
     ranges: Vec<Range>,
     riding: Vec<(u64, Bytes)>,
@@ -137,6 +145,8 @@ pub struct Log {
     /// Replies that no checkpoint has.
     pub(crate) answers: RefCell<Vec<Rc<[u8]>>>,
     pub(crate) answers_begun: Cell<u64>,
+    /// Those before were forgotten.
+    pub(crate) answers_from: Cell<u64>,
     is_running: Cell<bool>,
     /// A task makes sure that changes that wait for others become due.
     waits: Cell<bool>,
@@ -147,6 +157,14 @@ pub struct Log {
     /// Units written to the log since the last checkpoint.
     pub(crate) logged: Cell<u64>,
     pub(crate) wants_checkpoint: Cell<bool>,
+    /// The last change that a checkpoint alone makes durable, while none has: no batch is sealed
+    /// but that before the checkpoint. 0 if there is none.
+    pub(crate) barrier: Cell<u64>,
+    /// A snapshot that the next checkpoint makes.
+    pub(crate) pin: RefCell<Option<Pin>>,
+    /// No plan gets places.
+    pub(crate) is_held: Cell<bool>,
+    pub(crate) deaths: Deaths,
     /// A checkpoint is being written.
     pub(crate) is_writing: Cell<bool>,
     /// The last durable checkpoint.
@@ -167,6 +185,7 @@ pub(crate) struct Found {
     pub(crate) epoch: u64,
     pub(crate) answers: Vec<Rc<[u8]>>,
     pub(crate) answers_begun: u64,
+    pub(crate) answers_from: u64,
     /// The last durable checkpoint, and the region that the next one goes to.
     pub(crate) durable: u64,
     pub(crate) turn: u64,
@@ -197,12 +216,17 @@ impl Log {
             flushed: Cell::default(),
             answers: RefCell::new(found.answers),
             answers_begun: Cell::new(found.answers_begun),
+            answers_from: Cell::new(found.answers_from),
             is_running: Cell::default(),
             waits: Cell::default(),
             claimed: Cell::default(),
             placing: Cell::default(),
             logged: Cell::default(),
             wants_checkpoint: Cell::default(),
+            barrier: Cell::default(),
+            pin: RefCell::default(),
+            is_held: Cell::default(),
+            deaths: Deaths::default(),
             is_writing: Cell::default(),
             durable: Cell::new(found.durable),
             turn: Cell::new(found.turn),
@@ -247,13 +271,11 @@ impl Log {
         open.written.extend(staged.written);
         open.riding.extend(staged.riding);
         open.edits.extend(&staged.edits);
-        for run in staged.freed {
-            let is_metadata = self.rows.is_metadata(run.start);
-            if !self.rows.lose(run) {
-                self.count(|totals| totals.wrong_pointers += 1);
-                continue;
-            }
-            self.is_packed.set(false);
+        let freed = staged.freed.into_iter().map(|run| (run, None));
+        let died = staged.died.into_iter().map(|(run, span)| (run, Some(span)));
+        for (run, span) in freed.chain(died) {
+            let line = self.rows.line(run.start);
+            self.note_lost(run, span);
             // A block that came with this batch goes with it. The log does not tell of places of
             // metadata, which it does not know.
             let is_new = open.written.remove(&run.start).is_some();
@@ -262,11 +284,19 @@ impl Log {
                 let start = run.start * UNIT as u64;
                 self.path.drop_held(start..start + data.len() as u64);
             }
-            if !is_new && rode.is_none() && !is_metadata {
+            let is_of_files = line.is_some_and(|line| line.owner == Owner::Files);
+            if !is_new && rode.is_none() && is_of_files {
                 open.freed.push(run);
             }
         }
         drop(open);
+        let Worked { pin, needs_checkpoint, freed } = staged.worked;
+        freed.into_iter().for_each(|run| self.free_run(run));
+        pin.into_iter().for_each(|pin| _ = self.pin.replace(Some(pin)));
+        if needs_checkpoint {
+            self.barrier.set(staged.sequence);
+            self.wants_checkpoint.set(true);
+        }
         self.count(|totals| totals.changes += 1);
     }
 
@@ -277,7 +307,7 @@ impl Log {
 
     /// Whether a batch is on its way, or due.
     pub(crate) fn is_busy(&self) -> bool {
-        self.is_running.get() || self.open.borrow().is_due
+        self.is_running.get() || self.open.borrow().is_due || self.barrier.get() > 0
     }
 
     /// Lets staged changes go out as soon as they can.
@@ -348,14 +378,22 @@ impl Log {
     }
 
     fn has_work(&self) -> bool {
-        self.wants_checkpoint.get() && !self.is_writing.get() || self.open.borrow().is_due
+        self.is_checkpoint_next() || self.is_batch_next()
+    }
+
+    fn is_checkpoint_next(&self) -> bool {
+        self.wants_checkpoint.get() && !self.is_writing.get()
+    }
+
+    fn is_batch_next(&self) -> bool {
+        self.open.borrow().is_due && (self.barrier.get() == 0 || is_planted(Bug::EarlyTold))
     }
 
     async fn run(self: Rc<Self>) {
         while !self.live.horizon.has_failed() {
-            let done = if self.wants_checkpoint.get() && !self.is_writing.get() {
+            let done = if self.is_checkpoint_next() {
                 self.begin_checkpoint().await
-            } else if self.open.borrow().is_due {
+            } else if self.is_batch_next() {
                 self.commit().await
             } else {
                 break;

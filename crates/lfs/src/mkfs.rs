@@ -11,6 +11,7 @@ use block::{BlockDevice, Buffer, Durability, IoError};
 use cow::apply::first_chunk;
 use cow::format::head::seal;
 use cow::format::inode::{Facts, Record};
+use cow::format::snapshot::Snapshots;
 use cow::{FIRST, Head, Kind, Place, Pointer, ROOT, Secret, UNIT, sum};
 use namespace::NewFile;
 use runtime::{Random, Timestamp};
@@ -20,7 +21,7 @@ use crate::error::MkfsError;
 use crate::format::head::{LABEL, VolumeHead};
 use crate::format::region::{Counts, Region};
 use crate::format::shape::Shape;
-use crate::format::table::{self, Line};
+use crate::format::table::{self, Line, Owner};
 use crate::format::{FRONT, INDEX_BITS, VERSION};
 use crate::room;
 
@@ -205,11 +206,12 @@ fn first_checkpoint(
         counts,
         rows: FIRST_ROW + 1,
         used,
+        snapshots: Snapshots { nodes: 2, ..Snapshots::default() },
         ..Region::default()
     };
     region.trees[0].root.pointers[0] = inodes;
     region.trees[0].twin = FIRST_ROW << INDEX_BITS | twin;
-    let mut line = Line { place: first, born: 1, is_metadata: true, ..Line::default() };
+    let mut line = Line { place: first, born: 1, owner: Owner::Metadata, ..Line::default() };
     (0..used).for_each(|index| line.present.set(index));
     line.used = line.present;
     let table = table::write(0, &[Line::default(), line], 1, secret);

@@ -21,8 +21,9 @@ use cow::floor::{Floor, limits};
 use cow::format::answers;
 use cow::format::inode::Record;
 use cow::format::snapshot::Snapshots;
+use cow::found_pins::read_pins;
 use cow::live::Live;
-use cow::{Head, Occupied, Pins, ROOT, Run, Stem, UNIT, sum};
+use cow::{Head, ROOT, Run, Stem, UNIT, sum};
 use runtime::Runtime;
 use vfs::{FsError, LoggedReply};
 use vnode::{Files, FilesOptions};
@@ -76,7 +77,7 @@ const AT_ONCE: usize = 256;
 
 /// The parts of a volume with this root: its head, its region, and which of the two that is; its
 /// table; the number of its next checkpoint; and bytes for caches, and whether data is cached.
-pub(crate) fn assemble(
+pub(crate) async fn assemble(
     device: Rc<dyn BlockDevice>,
     runtime: &Runtime,
     (head, region, turn): (&VolumeHead, &Region, u64),
@@ -93,9 +94,15 @@ pub(crate) fn assemble(
     let names = Names(rows.clone());
     let nodes = Nodes::new(names, path.clone(), budget.clone(), region.trees, head.secret);
     let nodes = Rc::new(nodes);
-    let said = Snapshots::default();
-    let pins = Pins::new(&said, Default::default(), Default::default(), Occupied::default());
-    nodes.held_trees.begin([]);
+    let [_, _, _, lines, lists, died, _] = region.trees;
+    let said = Snapshots { lines, lists, died, ..region.snapshots };
+    let found = read_pins(&nodes, &said, (shape.units, region.number)).await?;
+    let (pins, lost) =
+        found.ok_or(OpenError::Damaged("what is told of snapshots makes no sense"))?;
+    for leaf in lost {
+        nodes.renew(&Stem::Lists, leaf).await?;
+    }
+    nodes.held_trees.begin(pins.holding().into_iter().map(|told| told.inodes));
     let counts = &region.counts;
     let totals = [counts.files, counts.directories, counts.units];
     let live = Live::found(&region.chains, counts.next_ino, totals);
@@ -104,6 +111,7 @@ pub(crate) fn assemble(
         epoch: runtime.random.next_u64().max(1),
         answers: Vec::new(),
         answers_begun: region.answers_begun,
+        answers_from: region.answers_from,
         durable: region.number,
         turn: 1 - turn,
     };
@@ -143,10 +151,11 @@ pub(crate) async fn recovered(
         chain(&*device, &head.shape, region, &head.secret).await?
     };
     let region = of_chain(region, &chain);
-    let number = region.number.max(table.highest) + 1;
+    // A checkpoint that is not durable may have been sealed before the last changes of the chain.
+    let number = region.number.max(table.highest) + 2;
     let memory = (number, cache_bytes, keeps_data);
     let of_root = (head, &region, *turn);
-    let (log, budget) = assemble(device.clone(), runtime, of_root, &table.lines, memory)?;
+    let (log, budget) = assemble(device.clone(), runtime, of_root, &table.lines, memory).await?;
     log.nodes.mend_copies(&Stem::Inodes).await;
     let mut remembered = replies(&log).await?;
     replay(&log, &chain, &mut remembered).await?;
@@ -211,7 +220,8 @@ fn of_chain(region: &Region, chain: &Chain) -> Region {
 /// The replies of the checkpoint, the oldest first. A block that cannot be read has none.
 async fn replies(log: &Log) -> Result<Vec<LoggedReply>, OpenError> {
     let (begun, ring) = (log.answers_begun.get(), ring(&log.shape));
-    let places: Vec<u64> = (begun.saturating_sub(ring)..begun).map(|at| at % ring).collect();
+    let first = begun.saturating_sub(ring).max(log.answers_from.get());
+    let places: Vec<u64> = (first..begun).map(|at| at % ring).collect();
     let mut remembered = Vec::new();
     for some in places.chunks(AT_ONCE) {
         // Most are side by side; one that is not whole must not take the others with it.
@@ -268,13 +278,13 @@ async fn replay(
             log.rows.replay_take(Run { start, length: log.shape.block }).map_err(damaged)?;
         }
         for &run in contents.freed.iter().filter(|_| !is_planted(Bug::UnreadFrees)) {
-            if !log.rows.lose(run) {
-                log.count(|totals| totals.wrong_pointers += 1);
-            }
+            let born = log.rows.line(run.start).map_or(0, |line| line.born);
+            log.note_lost(run, log.pins.span_of(born).filter(|_| born > 0));
         }
         if !is_planted(Bug::UnreadEdits) {
             for gone in log.nodes.replay(&contents.edits).await? {
-                log.rows.lose(Run::of(gone.address.get()));
+                log.pins.uncount_node(gone.birth.get(), false);
+                log.note_lost(Run::of(gone.address.get()), log.pins.span_of(gone.birth.get()));
             }
         }
         for answer in &contents.answers {

@@ -21,6 +21,16 @@ planted::bugs! {
     LostLink,
     /// A segment counts as empty while rows are on their way to it.
     UnheldMoves,
+    /// A block that a snapshot holds is free when the live tree has lost it.
+    UnheldDeaths,
+    /// The blocks of metadata that a checkpoint replaces are on no list.
+    UnlistedOld,
+    /// A snapshot does not wait for plans that have places.
+    SplitRows,
+    /// A snapshot leaves rows open.
+    OpenRows,
+    /// A change of snapshots is told before its checkpoint.
+    EarlyTold,
     /// A region is believed whatever the tags of its sectors are.
     UntaggedRegions,
 }

@@ -23,9 +23,10 @@ use vnode::Space;
 
 use crate::checkpoint::ring;
 use crate::format::shape::Shape;
+use crate::format::table::Owner;
 use crate::log::Log;
 use crate::logical::Names;
-use crate::rows::Which;
+use crate::snapshots::Work;
 
 /// Units that are kept for changes that free more than they take.
 pub(crate) fn pool(units: u64) -> u64 {
@@ -57,7 +58,7 @@ const LOGGED_MOST: u64 = 65_536;
 
 impl Layout for Log {
     type Disk = Names;
-    type Work = ();
+    type Work = Work;
 
     fn number(&self) -> u64 {
         self.rows.number.get()
@@ -76,11 +77,14 @@ impl Layout for Log {
 
     async fn place(&self, blocks: u64) -> Option<Vec<Run>> {
         let units = blocks * self.shape.block;
+        while self.is_held.get() && !self.live.horizon.has_stopped() {
+            self.live.released.wait().await;
+        }
         let placing = Placing::begin(self, units);
         let (mut runs, mut left) = (Vec::new(), blocks);
         while left > 0 {
             let step = self.shape.block;
-            if let Some(run) = self.rows.plan(Which::Log, left, step, self.shape.reserved()) {
+            if let Some(run) = self.rows.plan(Owner::Files, left, step, self.shape.reserved()) {
                 left -= run.length / step;
                 placing.end(run.length);
                 self.logged.set(self.logged.get() + run.length);
@@ -143,9 +147,10 @@ impl Drop for Placing<'_> {
 }
 
 impl Log {
-    /// Units in use, planned, or needed for what is new in memory.
+    /// Units in use, planned, or needed: for what is new in memory, and beside what snapshots hold.
     pub(crate) fn in_use(&self) -> u64 {
-        self.rows.in_use() + self.placing.get() + self.nodes.unplaced_count()
+        let kept = self.pins.keeps(self.live.units.get() / self.shape.block);
+        self.rows.in_use() + self.placing.get() + self.nodes.unplaced_count() + kept
     }
 
     /// Units for files and metadata, without what is kept for changes that free more than they
@@ -161,7 +166,7 @@ impl Log {
 
     /// Clean segments that the next checkpoint takes, at most, with changes that are ready.
     pub(crate) fn for_checkpoint(&self) -> u64 {
-        let dirty = self.nodes.dirty_count() + self.live.promised.units();
+        let dirty = self.nodes.dirty_count() + self.live.promised.units() + self.for_lists();
         (dirty + 16).div_ceil(self.shape.segment) + 1
     }
 
@@ -175,7 +180,8 @@ impl Log {
     pub(crate) fn look_after(&self) {
         let most = (self.shape.segments() * self.shape.segment / LOGGED_SHARE).min(LOGGED_MOST);
         let is_long = self.logged.get() >= most;
-        if is_long || self.nodes.dirty_count() >= self.shape.dirty() / 2 {
+        let dirty = self.nodes.dirty_count() + self.for_lists();
+        if is_long || dirty >= self.shape.dirty() / 2 {
             self.wants_checkpoint.set(true);
             self.kick();
         }
@@ -191,8 +197,9 @@ impl Log {
     /// [`FsError::Io`] if the volume has stopped.
     pub(crate) async fn relieve(&self, cost: u64) -> Result<(), FsError> {
         loop {
-            let dirty = self.nodes.dirty_count() + self.live.promised.units();
-            let is_much = dirty > 0 && dirty + cost > self.shape.dirty();
+            let changed = self.nodes.dirty_count() + self.live.promised.units();
+            let dirty = changed + self.for_lists();
+            let is_much = changed > 0 && dirty + cost > self.shape.dirty();
             let is_long = self.staged_bytes() > self.shape.staged();
             let is_packed = self.is_packed.get() && self.rows.dead() == 0;
             let is_short = self.rows.clean() < self.for_others() && !is_packed;

@@ -12,6 +12,8 @@
 //!    reads it. The same goes for a row.
 //! 4. A row is in one segment, and the indexes that are present lie there side by side.
 //! 5. An index is lost once, and only if it is in use.
+//! 6. The blocks of a row were all written before a snapshot, or all after it: a snapshot closes
+//!    the open rows while no plan has places.
 //!
 //! Not asserted: 1, which a check tests; 5, which a wrong pointer breaks: it is counted.
 
@@ -21,12 +23,16 @@ use std::collections::BTreeSet;
 use cow::Run;
 use runtime::sync::Signal;
 
-use crate::format::bits::Bits;
 use crate::format::shape::Shape;
 use crate::format::summary::LoggedRow;
-use crate::format::table::{self, Line};
+use crate::format::table::{self, Line, Owner};
 use crate::format::{INDEX_BITS, ROW};
 use crate::planted::{Bug, is_planted};
+
+mod moves;
+mod replay;
+
+pub(crate) use moves::Mover;
 
 /// A row.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,6 +93,11 @@ pub(crate) enum Which {
     Beside = 1,
 }
 
+/// The part that blocks of this owner go to.
+fn which_of(owner: Owner) -> Which {
+    if owner == Owner::Files { Which::Log } else { Which::Beside }
+}
+
 /// The place at which a part of the log goes on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Head {
@@ -130,17 +141,6 @@ pub(crate) struct Releases {
 pub(crate) struct Piece {
     pub(crate) place: u64,
     pub(crate) units: u64,
-}
-
-/// A row that the cleaner moves: the indexes that go along, and where they are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mover {
-    pub(crate) row: u32,
-    pub(crate) used: Bits,
-    /// The first of its units as it is.
-    pub(crate) place: u64,
-    pub(crate) present: Bits,
-    born: u64,
 }
 
 /// See the module's prose.
@@ -216,6 +216,20 @@ impl Rows {
     pub(crate) fn in_use(&self) -> u64 {
         let inner = self.inner.borrow();
         inner.used + inner.planned
+    }
+
+    /// Whether a plan has places.
+    pub(crate) fn has_planned(&self) -> bool {
+        self.inner.borrow().planned > 0
+    }
+
+    /// Closes the open rows, because a snapshot has all that is in them (invariant 6).
+    pub(crate) fn close_rows(&self) {
+        let inner = &mut *self.inner.borrow_mut();
+        assert_eq!(inner.planned, 0, "invariant 6");
+        for head in &mut inner.heads {
+            inner.emptied.extend(head.row.take().map(|(row, _)| row));
+        }
     }
 
     /// Units in use.
@@ -316,18 +330,19 @@ impl Rows {
 
     /// Plans places for blocks of this many units each, `most` of them at most, side by side.
     /// More than `leaving` segments must be clean if one has to be opened.
-    pub(crate) fn plan(&self, which: Which, most: u64, step: u64, leaving: u64) -> Option<Run> {
+    pub(crate) fn plan(&self, owner: Owner, most: u64, step: u64, leaving: u64) -> Option<Run> {
         loop {
-            if let Some(run) = self.plan_here(which, most, step) {
+            if let Some(run) = self.plan_here(owner, most, step) {
                 return Some(run);
             }
-            if self.free_rows() == 0 || !self.enter(which, leaving) {
+            if self.free_rows() == 0 || !self.enter(which_of(owner), leaving) {
                 return None;
             }
         }
     }
 
-    fn plan_here(&self, which: Which, most: u64, step: u64) -> Option<Run> {
+    fn plan_here(&self, owner: Owner, most: u64, step: u64) -> Option<Run> {
+        let which = which_of(owner);
         let inner = &mut *self.inner.borrow_mut();
         let head = inner.heads[which as usize];
         let segment = head.segment?;
@@ -336,12 +351,15 @@ impl Rows {
             return None;
         }
         let limit = self.shape.row();
-        let fits = |&(_, next): &(u32, u64)| next.next_multiple_of(step) + step <= limit;
+        let fits = |&(row, next): &(u32, u64)| {
+            let is_its = inner.rows[row as usize].line.owner == owner;
+            is_its && next.next_multiple_of(step) + step <= limit
+        };
         let (row, next) = match head.row.filter(fits) {
             Some(row) => row,
             None => {
                 let place = self.shape.units_of(segment).start + head.taken;
-                (inner.begin_row(&self.shape, segment, place, which, self.number.get())?, 0)
+                (inner.begin_row(&self.shape, segment, place, owner, self.number.get())?, 0)
             }
         };
         let first = next.next_multiple_of(step);
@@ -393,16 +411,6 @@ impl Rows {
         Some(place)
     }
 
-    /// Takes units side by side for a row that moves. They hold their segment until it has come.
-    pub(crate) fn hold_units(&self, units: u64, leaving: u64) -> Option<u64> {
-        let place = self.take_units(Which::Beside, units, leaving)?;
-        let segment = self.shape.segment_of(place).expect("it was taken there");
-        if !is_planted(Bug::UnheldMoves) {
-            self.inner.borrow_mut().segments[segment as usize].held += units;
-        }
-        Some(place)
-    }
-
     /// Units that the open segment of a head has left.
     pub(crate) fn left(&self, which: Which) -> u64 {
         let head = self.inner.borrow().heads[which as usize];
@@ -427,7 +435,7 @@ impl Rows {
         at.planned = at.planned.checked_sub(run.length).expect("invariant 2");
         (first..first + run.length).for_each(|index| at.line.used.set(index));
         inner.planned -= run.length;
-        let is_logged = !at.line.is_metadata;
+        let is_logged = at.line.owner == Owner::Files;
         inner.used += run.length;
         inner.dirty.insert(row / table::ROWS as u64);
         if is_logged {
@@ -453,10 +461,10 @@ impl Rows {
         true
     }
 
-    /// Whether an address is in a row of metadata.
-    pub(crate) fn is_metadata(&self, address: u64) -> bool {
+    /// The line of the row of an address.
+    pub(crate) fn line(&self, address: u64) -> Option<Line> {
         let (row, _) = split(address);
-        self.inner.borrow().rows.get(row as usize).is_some_and(|row| row.line.is_metadata)
+        self.inner.borrow().rows.get(row as usize).map(|row| row.line)
     }
 
     /// The rows that the next summary has to name.
@@ -468,72 +476,6 @@ impl Rows {
             LoggedRow { row, place: line.place, present: line.present }
         };
         touched.into_iter().map(told).collect()
-    }
-
-    /// A summary names a row: it exists from now on.
-    pub(crate) fn replay_row(&self, logged: &LoggedRow) -> Result<(), &'static str> {
-        let LoggedRow { row, place, present } = *logged;
-        let last = place.checked_add(present.count().max(1) - 1);
-        let segment = self.shape.segment_of(place);
-        let is_whole =
-            segment.is_some() && last.and_then(|at| self.shape.segment_of(at)) == segment;
-        if !is_whole || row == 0 || u64::from(row) >= self.shape.rows() {
-            return Err("a row of the log is in no segment");
-        }
-        let segment = segment.expect("it is one");
-        self.note_log(segment);
-        let inner = &mut *self.inner.borrow_mut();
-        while inner.rows.len() <= row as usize {
-            let next = inner.rows.len() as u32;
-            inner.free_rows.insert(next);
-            inner.rows.push(Row::default());
-            inner.dirty.insert(u64::from(next) / table::ROWS as u64);
-        }
-        inner.free_rows.remove(&row);
-        let at = &mut inner.rows[row as usize];
-        let is_new = !at.is_begun;
-        if !is_new && (at.line.place != place || !at.line.present.is_within(&present)) {
-            return Err("a row of the log is in two places");
-        }
-        at.is_begun = true;
-        (at.line.place, at.line.present) = (place, present);
-        if is_new {
-            at.line.born = self.number.get();
-        }
-        inner.segments[segment as usize].rows.insert(row);
-        inner.emptied.insert(row);
-        Ok(())
-    }
-
-    /// A summary says that these units are in use: they were planned, and taken.
-    pub(crate) fn replay_take(&self, run: Run) -> Result<(), &'static str> {
-        let are_free =
-            (run.start..run.start + run.length).all(|at| self.has(at) && !self.is_used(at));
-        let (row, first) = split(run.start);
-        if !are_free || first + run.length > ROW as u64 {
-            return Err("a block of the log has no place");
-        }
-        {
-            let inner = &mut *self.inner.borrow_mut();
-            let at = &mut inner.rows[row as usize];
-            at.planned += run.length;
-            let segment = self.shape.segment_of(at.line.place).expect("a row is in one");
-            inner.planned += run.length;
-            inner.segments[segment as usize].live += run.length;
-        }
-        self.take(run);
-        Ok(())
-    }
-
-    /// A part of the chain is in this segment: it is in use until the next checkpoint.
-    pub(crate) fn note_log(&self, segment: u64) {
-        let number = self.number.get();
-        let inner = &mut *self.inner.borrow_mut();
-        let at = &mut inner.segments[segment as usize];
-        at.state = State::Closed;
-        at.closed_in = number;
-        inner.clean.remove(&segment);
-        inner.dead.insert(segment);
     }
 
     /// The blocks of the table that a checkpoint writes, and what becomes free with it, apart from
@@ -608,78 +550,6 @@ impl Rows {
         inner.dead.iter().filter(|&&at| inner.segments[at as usize].is_dead()).count() as u64
     }
 
-    /// Segments that the cleaner may clean, each with the units in use, and the checkpoint during
-    /// which it was closed: those that were closed before this one.
-    pub(crate) fn victims(&self, before: u64) -> Vec<(u64, u64, u64)> {
-        let inner = self.inner.borrow();
-        let is_one = |at: &(u64, &Segment)| {
-            let is_early = at.1.closed_in < before;
-            let is_quiet = at.1.state == State::Closed && at.1.held == 0;
-            is_quiet && at.1.live > 0 && is_early && !at.1.is_unreadable
-        };
-        let all = (0..).zip(&inner.segments).filter(is_one);
-        all.map(|(number, at)| (number, at.live, at.closed_in)).collect()
-    }
-
-    /// Notes that the cleaner cannot read a segment.
-    pub(crate) fn note_unreadable(&self, segment: u64) {
-        self.inner.borrow_mut().segments[segment as usize].is_unreadable = true;
-    }
-
-    /// The rows to move from a segment; none if a plan holds places there, or the next summary has
-    /// to name one of them as it is.
-    pub(crate) fn movers(&self, segment: u64) -> Option<Vec<Mover>> {
-        let inner = self.inner.borrow();
-        let mut movers = Vec::new();
-        for &row in &inner.segments[segment as usize].rows {
-            let at = &inner.rows[row as usize];
-            if at.planned > 0 || inner.touched.contains(&row) {
-                return None;
-            }
-            let Line { place, present, used, born, .. } = at.line;
-            if !used.is_empty() {
-                movers.push(Mover { row, used, place, present, born });
-            }
-        }
-        Some(movers)
-    }
-
-    /// The units of a row were copied to `place`: it is there from now on. Nothing waits.
-    pub(crate) fn move_to(&self, mover: &Mover, place: u64) {
-        let to = self.shape.segment_of(place).expect("it was taken there");
-        let inner = &mut *self.inner.borrow_mut();
-        let of_it = &mut inner.segments[to as usize];
-        of_it.held = of_it.held.saturating_sub(mover.used.count());
-        inner.dead.insert(to);
-        let at = &mut inner.rows[mover.row as usize];
-        // It may have lost blocks meanwhile. A row that went away has none, and stays as it is.
-        let is_same = at.is_begun && at.line.born == mover.born && at.planned == 0;
-        if !is_same
-            || at.line.place != mover.place
-            || at.line.present != mover.present
-            || at.line.used.is_empty()
-        {
-            return;
-        }
-        assert!(at.line.used.is_within(&mover.used), "invariant 4: all of it was copied");
-        let used = at.line.used.count();
-        let wrong = u64::from(is_planted(Bug::WrongRank));
-        (at.line.place, at.line.present) = (place + wrong, mover.used);
-        let from = self.shape.segment_of(mover.place).expect("it was there");
-        for (segment, comes) in [(from, false), (to, true)] {
-            let at = &mut inner.segments[segment as usize];
-            if comes {
-                at.live += used;
-                at.rows.insert(mover.row);
-            } else {
-                at.live = at.live.checked_sub(used).expect("invariant 2");
-                at.rows.remove(&mover.row);
-            }
-        }
-        inner.dead.insert(from);
-        inner.dirty.insert(u64::from(mover.row) / table::ROWS as u64);
-    }
-
     /// Number of segments that are in use, and of rows.
     pub(crate) fn numbers(&self) -> (u64, u64) {
         let inner = self.inner.borrow();
@@ -729,7 +599,7 @@ impl Inner {
         shape: &Shape,
         segment: u64,
         place: u64,
-        which: Which,
+        owner: Owner,
         number: u64,
     ) -> Option<u32> {
         let row = match self.free_rows.pop_first() {
@@ -743,8 +613,7 @@ impl Inner {
             }
             None => return None,
         };
-        let is_metadata = which == Which::Beside;
-        let line = Line { place, born: number, is_metadata, ..Line::default() };
+        let line = Line { place, born: number, owner, ..Line::default() };
         self.rows[row as usize] = Row { line, planned: 0, is_begun: true };
         self.segments[segment as usize].rows.insert(row);
         self.emptied.insert(row);

@@ -22,7 +22,9 @@ impl From<Law> for Rule {
 fn severity(law: Law) -> Severity {
     match law {
         Law::Rest => Severity::Note,
-        Law::Counts | Law::Table | Law::Links | Law::Twice => Severity::Repairable,
+        Law::Counts | Law::Table | Law::Links | Law::Twice | Law::Lists | Law::Dead => {
+            Severity::Repairable
+        }
         Law::Block | Law::Once | Law::Inode | Law::Size | Law::Entry | Law::Target | Law::Data => {
             Severity::Loss
         }
@@ -31,7 +33,7 @@ fn severity(law: Law) -> Severity {
 
 /// Converts a violation to a finding. `block_size` is that of the volume, in bytes.
 fn finding(wrong: Wrong, block_size: u64) -> Finding {
-    let Wrong { law, ino, path, block, found, expected } = wrong;
+    let Wrong { law, ino, path, snapshot, block, found, expected } = wrong;
     let data = block.filter(|_| law == Law::Data).map(|(lbn, address)| DataPlace {
         offset: lbn * block_size,
         at: address * UNIT as u64,
@@ -40,7 +42,7 @@ fn finding(wrong: Wrong, block_size: u64) -> Finding {
     let name = ino.is_none().then(|| "metadata".to_owned());
     let place = Place { ino, block: block.map(|(lbn, _)| lbn), name, ..Place::default() };
     let (rule, severity) = (law.into(), severity(law));
-    let (snapshot, repair) = (None, None);
+    let repair = None;
     Finding { rule, severity, place, data, snapshot, path, found, expected, repair }
 }
 

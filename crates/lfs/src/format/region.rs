@@ -4,7 +4,9 @@
 //! has. So a region whose write was cut, and never counted, does not come to life when the write of
 //! a later one is cut in the other half.
 
+use cow::format::snapshot::Snapshots;
 use cow::{Head, Place, Pointer, Root, Secret, TREES, Tree, UNIT, WIDTH, view};
+use vfs::Timestamp;
 use vnode::chain::Chain;
 use zerocopy::IntoBytes;
 
@@ -60,6 +62,10 @@ pub struct Region {
     pub used: u64,
     /// Blocks of replies that were ever begun.
     pub answers_begun: u64,
+    /// Those before this one were forgotten.
+    pub answers_from: u64,
+    /// Snapshots, without their trees, which are among the others.
+    pub snapshots: Snapshots,
     /// The first summary that is not in it.
     pub log: Link,
     /// Open chains of updates.
@@ -82,7 +88,9 @@ impl Region {
             body.u64(tree.twin);
         }
         write_counts(&mut body, &self.counts, &self.chains);
-        [self.rows, self.used, self.answers_begun].into_iter().for_each(|count| body.u64(count));
+        let counts = [self.rows, self.used, self.answers_begun, self.answers_from];
+        counts.into_iter().for_each(|count| body.u64(count));
+        write_snapshots(&mut body, &self.snapshots);
         write_link(&mut body, &self.log);
         let tag = tag(self.number, self.epoch);
         sealed(Writer(tagged(&body.0, tag)), Self::place(turn), self.number, secret)
@@ -101,7 +109,9 @@ impl Region {
             tree.twin = body.u64()?;
         }
         let (counts, chains) = read_counts(&mut body)?;
-        let (rows, used, answers_begun) = (body.u64()?, body.u64()?, body.u64()?);
+        let (rows, used) = (body.u64()?, body.u64()?);
+        let (answers_begun, answers_from) = (body.u64()?, body.u64()?);
+        let snapshots = read_snapshots(&mut body)?;
         let log = read_link(&mut body)?;
         Some(Self {
             number,
@@ -112,6 +122,8 @@ impl Region {
             rows,
             used,
             answers_begun,
+            answers_from,
+            snapshots,
             log,
             chains,
         })
@@ -170,6 +182,33 @@ pub(crate) fn read_link(body: &mut Reader<'_>) -> Option<Link> {
     Some(Link { place, sequence, previous, ahead })
 }
 
+fn write_snapshots(body: &mut Writer, said: &Snapshots) {
+    let Snapshots { line_slots, list_slots, died_slots, last, changed, nodes, .. } = *said;
+    let slots = [line_slots, list_slots, died_slots, last, changed.seconds as u64];
+    slots.into_iter().for_each(|count| body.u64(count));
+    body.u32(changed.nanoseconds);
+    [nodes, said.pinned, said.pinned_until].into_iter().for_each(|count| body.u64(count));
+}
+
+fn read_snapshots(body: &mut Reader<'_>) -> Option<Snapshots> {
+    let [line_slots, list_slots, died_slots] = [body.u64()?, body.u64()?, body.u64()?];
+    let (last, seconds, nanoseconds) = (body.u64()?, body.u64()? as i64, body.u32()?);
+    let [nodes, pinned, pinned_until] = [body.u64()?, body.u64()?, body.u64()?];
+    let changed = Timestamp { seconds, nanoseconds };
+    let trees = Snapshots::default();
+    Some(Snapshots {
+        line_slots,
+        list_slots,
+        died_slots,
+        last,
+        changed,
+        nodes,
+        pinned,
+        pinned_until,
+        ..trees
+    })
+}
+
 pub(crate) fn write_counts(body: &mut Writer, counts: &Counts, chains: &[Chain]) {
     let Counts { next_ino, files, directories, units, seconds } = *counts;
     [next_ino, files, directories, units, seconds as u64]
@@ -197,7 +236,7 @@ pub(crate) fn read_counts(body: &mut Reader<'_>) -> Option<(Counts, Vec<Chain>)>
 
 const _: () = {
     let trees = TREES * (9 + WIDTH * size_of::<Pointer>());
-    let rest = 9 + 44 + 24 + 32 + cow::chains::CHAINS * 20;
+    let rest = 9 + 44 + 32 + 68 + 32 + cow::chains::CHAINS * 20;
     assert!(trees + rest <= FIRST + (UNIT / SECTOR - 1) * OTHERS);
 };
 

@@ -19,7 +19,7 @@ fn checkpoint(rows: &Rows) {
 fn taken(rows: &Rows, blocks: u64) -> Vec<Run> {
     let mut runs = Vec::new();
     for _ in 0..blocks {
-        let run = rows.plan(Which::Log, 1, 2, 4).expect("there is room");
+        let run = rows.plan(Owner::Files, 1, 2, 4).expect("there is room");
         rows.take(run);
         runs.push(run);
     }

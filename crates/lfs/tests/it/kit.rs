@@ -1,6 +1,6 @@
 //! The engine kit's tests, at cuts of a simulated disk.
 
-use enginekit::{names, told, tree};
+use enginekit::{names, snapshots, told, tree};
 
 use crate::bench::settings;
 
@@ -38,4 +38,29 @@ fn names_lead_where_they_should() {
 #[test]
 fn a_file_has_no_more_names_than_it_may() {
     assert_eq!(names::a_file_has_no_more_names_than_it_may(&settings()[0]), Ok(()));
+}
+
+#[test]
+fn snapshots_hold_what_was_there() {
+    for seed in 1..=6 {
+        let setting = &settings()[seed as usize % 3];
+        assert_eq!(snapshots::snapshots_hold(setting, seed), Ok(()), "run {seed}");
+    }
+}
+
+#[test]
+fn snapshots_that_were_told_survive() {
+    for seed in 1..=6 {
+        let setting = &settings()[seed as usize % 3];
+        let stay = snapshots::told_snapshots_stay(setting, seed, 30);
+        assert_eq!(stay, Ok(()), "run {seed}");
+    }
+}
+
+#[test]
+fn snapshots_hold_no_change_in_its_middle() {
+    for seed in 1..=3 {
+        let whole = snapshots::steps_are_held_whole(&settings()[seed as usize % 3], seed);
+        assert_eq!(whole, Ok(()), "run {seed}");
+    }
 }
