@@ -97,7 +97,7 @@ pub static LFS: Design = Design {
     repairs: false,
     counts_all: false,
     waits: false,
-    has_snapshots: false,
+    has_snapshots: true,
     work: Some(of_lfs::WORK),
 };
 

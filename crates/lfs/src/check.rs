@@ -394,8 +394,10 @@ impl Look<'_> {
 
     /// Reads the dead lists.
     async fn lists(&mut self) {
-        let mut runs: Vec<Run> = self.log.deaths.all();
+        let mut runs: Vec<(Run, bool)> = Vec::new();
+        runs.extend(self.log.deaths.all().into_iter().map(|run| (run, false)));
         for listing in self.log.pins.listings() {
+            let is_loose = !self.log.pins.has_holder(listing.list.span);
             let (mut next, mut places) = (Some(listing.list.last), BTreeSet::new());
             while let Some(place) = next {
                 let block = self.log.nodes.get(&Stem::Died, 0, place).await;
@@ -407,13 +409,15 @@ impl Look<'_> {
                     return;
                 };
                 next = died.previous;
-                runs.extend(died.runs);
+                runs.extend(died.runs.into_iter().map(|run| (run, is_loose)));
             }
         }
-        for run in runs {
+        for (run, is_loose) in runs {
             let most = self.log.shape.units;
             for unit in run.units().take(most as usize) {
-                let is_first = self.dead.as_mut().is_some_and(|dead| dead.insert(unit.start));
+                let mut is_first = self.dead.as_mut().is_some_and(|dead| dead.insert(unit.start));
+                // A deletion is about to free it.
+                is_first &= !is_loose || self.seen.insert(unit.start);
                 if !is_first {
                     let found = format!("block {} on two", unit.start);
                     self.wrong(Law::Dead, None, found, "it on one");

@@ -114,20 +114,14 @@ impl Log {
         };
         // From here to the seal nothing waits.
         self.wants_checkpoint.set(false);
-        let mut batch = if self.has_staged() {
-            Some(self.seal(self.for_checkpoint()).ok_or(FsError::NoSpace)?)
-        } else {
-            None
-        };
+        let (mut batch, through) = self.seal_before()?;
         self.fold_answers(&anew);
         self.list_deaths(&lists);
         drop((anew, lists));
         self.nodes.unmake(&mut made);
-        let mut sealed = self.seal_checkpoint(self.pin.take())?;
-        sealed.barrier = self.barrier.get();
-        if let Some(batch) = batch.as_mut().filter(|_| sealed.barrier > 0) {
-            sealed.through = std::mem::take(&mut batch.through);
-        }
+        let barrier = self.barrier.get();
+        let sealed = self.seal_checkpoint((through, barrier), self.pin.take())?;
+        batch.iter_mut().filter(|_| barrier > 0).for_each(|batch| batch.through = 0);
         if let Some(batch) = batch {
             self.write_out(batch).await?; // invariant 2
         }
@@ -190,7 +184,11 @@ impl Log {
     }
 
     /// The seal: nothing waits.
-    fn seal_checkpoint(&self, mut pin: Option<Pin>) -> Result<Checkpoint, FsError> {
+    fn seal_checkpoint(
+        &self,
+        (through, barrier): (u64, u64),
+        mut pin: Option<Pin>,
+    ) -> Result<Checkpoint, FsError> {
         let number = self.rows.number.get();
         pin.iter().for_each(|pin| self.nodes.mark(&pin.leaf));
         let nodes = self.nodes.take_dirty();
@@ -255,7 +253,6 @@ impl Log {
             self.rows.release(&releases);
         }
         let ranges = runs(writes, LONGEST);
-        let (through, barrier) = (0, 0);
         Ok(Checkpoint { region, turn, ranges, table, releases, through, barrier, _nodes: nodes })
     }
 

@@ -305,6 +305,31 @@ impl Log {
         self.open.borrow().through > 0
     }
 
+    /// Whether what is staged changes nothing that a summary tells.
+    fn is_bare(&self) -> bool {
+        let open = self.open.borrow();
+        let are_none = open.freed.is_empty() && open.written.is_empty() && open.riding.is_empty();
+        are_none && open.answers.is_empty() && open.edits.size() == 0
+    }
+
+    /// Ends the open batch for the next checkpoint, unless it has nothing to tell: a summary has
+    /// the counts of the live tree, which a roll-back has changed already. Returns the last change.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    pub(crate) fn seal_before(&self) -> Result<(Option<Batch>, u64), FsError> {
+        let through = self.open.borrow().through;
+        if through == 0 {
+            return Ok((None, 0));
+        }
+        if self.is_bare() {
+            self.open.take();
+            return Ok((None, through));
+        }
+        let batch = self.seal(self.for_checkpoint()).ok_or(FsError::NoSpace)?;
+        Ok((Some(batch), through))
+    }
+
     /// Whether a batch is on its way, or due.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_running.get() || self.open.borrow().is_due || self.barrier.get() > 0

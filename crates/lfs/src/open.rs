@@ -108,7 +108,7 @@ pub(crate) async fn assemble(
     let live = Live::found(&region.chains, counts.next_ino, totals);
     let found = Found {
         secret: head.secret,
-        epoch: runtime.random.next_u64().max(1),
+        epoch: new_epoch(runtime.random.next_u64(), number),
         answers: Vec::new(),
         answers_begun: region.answers_begun,
         answers_from: region.answers_from,
@@ -117,6 +117,12 @@ pub(crate) async fn assemble(
     };
     let parts = ((nodes, rows, path), (Rc::new(pins), Rc::new(live)));
     Ok((Log::new(runtime.clone(), device, parts.0, parts.1, found), budget))
+}
+
+/// The epoch of an opening: no other one has it, not even if a source of random numbers repeats
+/// itself, because a later opening begins with a later checkpoint.
+fn new_epoch(random: u64, number: u64) -> u64 {
+    (random ^ number.wrapping_mul(0xff51_afd7_ed55_8ccd)).max(1)
 }
 
 /// A volume as a start finds it, before its first checkpoint: all changes are in memory.

@@ -2,6 +2,7 @@
 //! found at its paths until it is deleted.
 
 mod grow;
+pub mod life;
 mod seen;
 
 use futures::future::join;

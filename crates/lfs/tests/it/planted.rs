@@ -2,11 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use enginekit::snapshots::{self, life};
 use lfs::planted::{Bug, plant};
 
 use crate::bench::settings;
 use crate::cuts::first_wrong as first_wrong_at_cuts;
 use crate::full::filled_and_emptied;
+use crate::kit::back_over_shared_segments;
 
 type Scenario = fn() -> Result<(), String>;
 
@@ -21,9 +23,23 @@ fn full() -> Result<(), String> {
     Ok(())
 }
 
+fn lives() -> Result<(), String> {
+    (1..=3).try_for_each(|seed| life::they_come_and_go(&settings()[seed as usize % 3], seed, 2))
+}
+
+fn told() -> Result<(), String> {
+    let stay = |seed| snapshots::told_snapshots_stay(&settings()[seed as usize % 3], seed, 60);
+    (1..=6).try_for_each(stay)
+}
+
 /// Bugs, each with a scenario that finds it. `LostLink` and `UntaggedRegions` are in tests of their
 /// own modules, and `duramen-torture` finds `ForgottenAnswers`.
 const FOUND: &[(Bug, Scenario)] = &[
+    (Bug::UnheldDeaths, lives),
+    (Bug::UnlistedOld, lives),
+    (Bug::OpenRows, back_over_shared_segments),
+    (Bug::SplitRows, back_over_shared_segments),
+    (Bug::EarlyTold, told),
     (Bug::WrongRank, full),
     (Bug::EarlyReuse, cuts),
     (Bug::UncomparedBlocks, cuts),
