@@ -2,9 +2,9 @@
 //!
 //! Every block of metadata that the root leads to is read, with the changes of the log applied in
 //! memory, and on request every block of files. The blocks that trees hold are compared with the
-//! table, names with link counts, and counts with what is there. Of a snapshot, blocks are looked at
-//! that neither the live tree nor an earlier snapshot has: each of them is on one dead list. Nothing
-//! is written.
+//! table, names with link counts, and counts with what is there. Blocks of
+//! a snapshot are looked at if neither the live tree nor an earlier snapshot has them: each of them
+//! is on one dead list. Nothing is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -255,8 +255,7 @@ impl Look<'_> {
                 let count = if is_data { self.log.shape.block } else { 1 };
                 if is_held && !self.is_new((ino, index), pointer, count) {
                     continue;
-                }
-                if !pointer.is_null() && !is_held {
+                } else if !pointer.is_null() && !is_held {
                     self.hold((ino, index), pointer, count);
                 }
                 if in_memory.as_ref().is_some_and(|node| node.is_dirty()) {

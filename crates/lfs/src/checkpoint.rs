@@ -39,7 +39,7 @@ use crate::format::table::{self, Owner};
 use crate::log::Log;
 use crate::planted::{Bug, is_planted};
 use crate::rows::{Releases, Rows};
-use crate::snapshots::Pin;
+use crate::work::Pin;
 
 /// Blocks of replies, at most.
 const RING: u64 = 4096;
@@ -50,6 +50,9 @@ const LONGEST: u64 = 1 << 20;
 pub(crate) fn ring(shape: &Shape) -> u64 {
     (shape.units / 64).clamp(8, RING)
 }
+
+/// Sealed blocks of metadata, and their bytes by places.
+type Sealed = (Vec<Rc<Node>>, BTreeMap<u64, Bytes>);
 
 /// A sealed checkpoint.
 struct Checkpoint {
@@ -187,9 +190,43 @@ impl Log {
     fn seal_checkpoint(
         &self,
         (through, barrier): (u64, u64),
-        mut pin: Option<Pin>,
+        pin: Option<Pin>,
     ) -> Result<Checkpoint, FsError> {
         let number = self.rows.number.get();
+        let (nodes, writes) = self.seal_nodes(number, pin)?;
+        let (lines, releases) = self.rows.snapshot(self.chain.get().place);
+        let secret = &self.secret;
+        let encoded = |(block, lines): (u64, Vec<table::Line>)| {
+            let bytes = table::write(block, &lines, number, secret);
+            (block, Buffer::copied(&bytes).freeze())
+        };
+        let table = lines.into_iter().map(encoded).collect();
+        let region = Region {
+            number,
+            epoch: self.epoch,
+            is_at_rest: self.comes_to_rest.get(),
+            trees: self.nodes.trees(),
+            counts: self.counts(),
+            rows: self.rows.count(),
+            used: self.rows.used(),
+            answers_begun: self.answers_begun.get(),
+            answers_from: self.answers_from.get(),
+            snapshots: self.pins.said(),
+            log: self.chain.get(),
+            chains: self.live.chains.all(),
+        };
+        let turn = self.turn.replace(1 - self.turn.get());
+        self.rows.number.set(number + 1);
+        self.logged.set(0);
+        if is_planted(Bug::EarlyReuse) {
+            self.rows.release(&releases);
+        }
+        let ranges = runs(writes, LONGEST);
+        Ok(Checkpoint { region, turn, ranges, table, releases, through, barrier, _nodes: nodes })
+    }
+
+    /// Seals the dirty blocks of metadata. Returns them, and their bytes by places.
+    fn seal_nodes(&self, number: u64, mut pin: Option<Pin>) -> Result<Sealed, FsError> {
         pin.iter().for_each(|pin| self.nodes.mark(&pin.leaf));
         let nodes = self.nodes.take_dirty();
         let mut writes = BTreeMap::new();
@@ -225,35 +262,7 @@ impl Log {
             lost.extend(old.into_iter().filter(|old| !old.is_null()).filter(is_free));
         }
         lost.into_iter().for_each(|old| self.free_run(Run::of(old.address.get())));
-        let (lines, releases) = self.rows.snapshot(self.chain.get().place);
-        let secret = &self.secret;
-        let encoded = |(block, lines): (u64, Vec<table::Line>)| {
-            let bytes = table::write(block, &lines, number, secret);
-            (block, Buffer::copied(&bytes).freeze())
-        };
-        let table = lines.into_iter().map(encoded).collect();
-        let region = Region {
-            number,
-            epoch: self.epoch,
-            is_at_rest: self.comes_to_rest.get(),
-            trees: self.nodes.trees(),
-            counts: self.counts(),
-            rows: self.rows.count(),
-            used: self.rows.used(),
-            answers_begun: self.answers_begun.get(),
-            answers_from: self.answers_from.get(),
-            snapshots: self.pins.said(),
-            log: self.chain.get(),
-            chains: self.live.chains.all(),
-        };
-        let turn = self.turn.replace(1 - self.turn.get());
-        self.rows.number.set(number + 1);
-        self.logged.set(0);
-        if is_planted(Bug::EarlyReuse) {
-            self.rows.release(&releases);
-        }
-        let ranges = runs(writes, LONGEST);
-        Ok(Checkpoint { region, turn, ranges, table, releases, through, barrier, _nodes: nodes })
+        Ok((nodes, writes))
     }
 
     /// Writes the line of a snapshot: its files have their places.

@@ -13,7 +13,7 @@ use vnode::{Engine, Space};
 
 use crate::log::{Log, Staged, Totals};
 use crate::room;
-use crate::snapshots::{Work, Worked};
+use crate::work::{Work, Worked};
 
 /// The changes of one operation.
 pub(crate) type Update = cow::update::Update<Log>;

@@ -14,9 +14,9 @@
 //! * [`format`]: the bytes of a volume.
 //! * `rows`: the table and the segments in memory. `logical`: the device by addresses.
 //! * [`found`](look): the root of a volume. `recover`: the chain of summaries.
-//! * `log`: batches of changes. `room`: who may take how much. `deaths`: the blocks that snapshots
-//!   alone hold. `checkpoint`, `cleaner`.
-//! * `engine`, `snapshots`: the verbs. `mkfs`, `open`, `look`, `check`.
+//! * `log`: batches of changes. `room`: who may take how much. `deaths`, `lists`: the blocks that
+//!   snapshots alone hold. `checkpoint`, `cleaner`.
+//! * `engine`, `snapshots`, `work`: the verbs. `mkfs`, `open`, `look`, `check`.
 //!
 //! Invariants:
 //! 1. A reply waits until the summary with its change is on stable storage, and all before it.
@@ -40,6 +40,7 @@ mod engine;
 mod error;
 pub mod format;
 mod found;
+mod lists;
 mod log;
 mod logical;
 mod look;
@@ -51,6 +52,7 @@ mod recover;
 mod room;
 mod rows;
 mod snapshots;
+mod work;
 
 pub use check::{Checked, Law, Wrong, check};
 

@@ -49,7 +49,7 @@ use crate::format::table::Owner;
 use crate::logical::Nodes;
 use crate::planted::{Bug, is_planted};
 use crate::rows::{Rows, Which};
-use crate::snapshots::{Pin, Worked};
+use crate::work::{Pin, Worked};
 
 /// Time between two attempts to write when there is no room below.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(1);
@@ -163,7 +163,7 @@ pub struct Log {
     /// A snapshot that the next checkpoint makes.
     pub(crate) pin: RefCell<Option<Pin>>,
     /// No plan gets places.
-    pub(crate) is_held: Cell<bool>,
+    pub(crate) is_held: Rc<Cell<bool>>,
     pub(crate) deaths: Deaths,
     /// A checkpoint is being written.
     pub(crate) is_writing: Cell<bool>,
@@ -225,7 +225,7 @@ impl Log {
             wants_checkpoint: Cell::default(),
             barrier: Cell::default(),
             pin: RefCell::default(),
-            is_held: Cell::default(),
+            is_held: Rc::default(),
             deaths: Deaths::default(),
             is_writing: Cell::default(),
             durable: Cell::new(found.durable),
@@ -305,14 +305,14 @@ impl Log {
         self.open.borrow().through > 0
     }
 
-    /// Whether what is staged changes nothing that a summary tells.
+    /// Whether a summary has nothing to record of what is staged.
     fn is_bare(&self) -> bool {
         let open = self.open.borrow();
         let are_none = open.freed.is_empty() && open.written.is_empty() && open.riding.is_empty();
         are_none && open.answers.is_empty() && open.edits.size() == 0
     }
 
-    /// Ends the open batch for the next checkpoint, unless it has nothing to tell: a summary has
+    /// Ends the open batch for the next checkpoint, unless it has nothing to record: a summary has
     /// the counts of the live tree, which a roll-back has changed already. Returns the last change.
     ///
     /// # Errors

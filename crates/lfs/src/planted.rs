@@ -29,7 +29,7 @@ planted::bugs! {
     SplitRows,
     /// A snapshot leaves rows open.
     OpenRows,
-    /// A change of snapshots is told before its checkpoint.
+    /// A change of snapshots is acknowledged before its checkpoint.
     EarlyTold,
     /// A region is believed whatever the tags of its sectors are.
     UntaggedRegions,

@@ -26,7 +26,7 @@ use crate::format::shape::Shape;
 use crate::format::table::Owner;
 use crate::log::Log;
 use crate::logical::Names;
-use crate::snapshots::Work;
+use crate::work::Work;
 
 /// Units that are kept for changes that free more than they take.
 pub(crate) fn pool(units: u64) -> u64 {

@@ -15,7 +15,7 @@
 //! 6. The blocks of a row were all written before a snapshot, or all after it: a snapshot closes
 //!    the open rows while no plan has places.
 //!
-//! Not asserted: 1, which a check tests; 5, which a wrong pointer breaks: it is counted.
+//! Not asserted: 1, which a check tests.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

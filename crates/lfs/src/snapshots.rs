@@ -11,72 +11,24 @@
 //!
 //! Invariants:
 //! 1. While a [`Hold`] exists, no plan gets places.
-//! 2. A change of the set of snapshots is told when a checkpoint that has it is durable.
+//! 2. A change of the set of snapshots is acknowledged when a checkpoint that has it is durable.
 //!
 //! Not asserted: 1, which `room` checks; 2, which [`Log::begin_checkpoint`] does.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use cow::format::snapshot::{Died, LINES, LISTS, State, Told};
+use cow::format::snapshot::{Died, LINES, LISTS, State};
 use cow::lists::{Lined, Step, rest_of};
 use cow::orphans::orphans_since;
-use cow::{Listing, Node, Run, Stem};
-use vfs::{FsError, Snapshot, SnapshotNumber, Timestamp};
-use vnode::chain::Chain;
+use cow::{Node, Run, Stem};
+use vfs::{FsError, Snapshot, SnapshotNumber};
 use vnode::{SnapshotChange, Space};
 
 use crate::engine::{Lfs, Update};
 use crate::log::Log;
 use crate::planted::{Bug, is_planted};
-
-/// The work of an Update on snapshots. Such an Update does nothing else.
-pub enum Work {
-    Pin(Pin),
-    Delete(Lined, Timestamp),
-    /// The snapshot holds nothing from now on.
-    LetGo(Lined),
-    Step(Step),
-    End(Lined),
-    RollBack(Box<Back>),
-}
-
-/// A snapshot to be made with a checkpoint: its line goes to a slot of this block.
-pub struct Pin {
-    pub(crate) snapshot: Snapshot,
-    pub(crate) leaf: Rc<Node>,
-    pub(crate) slot: u64,
-    pub(crate) _hold: Hold,
-}
-
-/// The plan of a roll-back to a snapshot.
-pub struct Back {
-    told: Told,
-    /// Blocks to remove from lists: the list before each removal, its line, and the block.
-    lists: Vec<(Listing, Rc<Node>, Rc<Node>, Died)>,
-    /// Files without a name that the snapshot holds: they are freed from the next opening on.
-    orphans: Vec<Chain>,
-    _hold: Hold,
-}
-
-/// Keeps plans from getting places as long as it exists.
-pub(crate) struct Hold(Rc<Log>);
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.0.is_held.set(false);
-        self.0.live.released.notify();
-    }
-}
-
-/// What is left to do for the Update of a change of snapshots when it is staged.
-#[derive(Default)]
-pub struct Worked {
-    pub(crate) pin: Option<Pin>,
-    /// It is told when a checkpoint is durable.
-    pub(crate) needs_checkpoint: bool,
-    /// Units that are free: no summary tells of them.
-    pub(crate) freed: Vec<Run>,
-}
+use crate::work::{Back, Hold, Pin, Work, Worked};
 
 impl Log {
     /// Waits until no plan has places, and keeps others from getting some.
@@ -84,8 +36,7 @@ impl Log {
     /// # Errors
     /// As [`Log::next_release`].
     async fn hold(&self) -> Result<Hold, FsError> {
-        assert!(!self.is_held.replace(true), "one change of snapshots at a time");
-        let hold = Hold(self.me());
+        let hold = Hold::begin(&self.is_held, &self.live);
         while self.rows.has_planned() && !is_planted(Bug::SplitRows) {
             self.next_release().await?;
         }
@@ -224,7 +175,7 @@ impl Lfs {
         let mut lists = Vec::new();
         for mut listing in log.pins.lists_behind(number) {
             let line = self.line(&Stem::Lists, listing.slot / LISTS).await?;
-            let mut places = std::collections::BTreeSet::new();
+            let mut places = BTreeSet::new();
             // A list that is damaged, or a circle, keeps its blocks: a check finds them.
             while places.insert(listing.list.last) {
                 let (block, died) = match self.block_of_list(listing.list.last).await {

@@ -43,8 +43,8 @@ use verbs::{Told, Wrong};
 /// Text at the end of `duramen snapshot --help`.
 pub(crate) const HELP: &str = "\
 A snapshot takes almost no space at first: it shares all unchanged data with the volume. Clients
-find it, read-only, as '.snapshot/NAME' in every directory. Engine shadow has snapshots; engine ffs
-does not.
+find it, read-only, as '.snapshot/NAME' in every directory. Engines shadow and lfs have
+snapshots; engine ffs does not.
 
 Examples:
   duramen snapshot create data before-upgrade   create a snapshot
