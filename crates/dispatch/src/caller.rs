@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use vfs::{CallKey, Credentials, FsError, ObjectId, Requester};
+use vfs::{CallKey, Credentials, FsError, Lost, ObjectId, Requester, Sealed};
 
 use crate::planted::{Bug, is_planted};
 use crate::refused::Refused;
 use crate::reports::Reports;
+use crate::slow::CallTimes;
+use crate::told::Told;
 use crate::volume::Served;
 use crate::{Exports, Handle, Volumes};
 
@@ -21,6 +23,8 @@ pub(crate) struct Caller {
     pub(crate) volumes: Rc<Volumes>,
     pub(crate) exports: Rc<Exports>,
     pub(crate) reports: Rc<Reports>,
+    /// Times of its call, if slow ones are logged.
+    pub(crate) times: Option<Rc<CallTimes>>,
 }
 
 /// A file, and the user as whom the caller accesses it.
@@ -29,6 +33,33 @@ pub(crate) struct Target {
     pub(crate) id: ObjectId,
     pub(crate) who: Requester,
     pub(crate) writable: bool,
+    times: Option<Rc<CallTimes>>,
+}
+
+impl Target {
+    /// Opens an answer of the volume, as [`Served::open`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn open<T>(&self, sealed: Sealed<T>) -> Result<Told<T>, Lost> {
+        let open = self.volume.open(sealed);
+        match &self.times {
+            Some(times) => Box::pin(times.durable(open)).await, // it makes no other future larger
+            None => open.await,
+        }
+    }
+
+    /// Opens an answer that claims durability, as [`Served::open_stable`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn open_stable<T>(&self, sealed: Sealed<T>) -> Result<Told<T>, Lost> {
+        let open = self.volume.open_stable(sealed);
+        match &self.times {
+            Some(times) => Box::pin(times.durable(open)).await, // it makes no other future larger
+            None => open.await,
+        }
+    }
 }
 
 impl Caller {
@@ -82,6 +113,7 @@ impl Caller {
             id,
             who: Requester { who: rule.credentials(self.claim.clone()), call: self.call.clone() },
             writable: rule.writable,
+            times: self.times.clone(),
         })
     }
 }

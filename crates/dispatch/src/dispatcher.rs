@@ -22,6 +22,7 @@
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use nfs::nfs3::{self, Arguments, Procedure};
@@ -43,6 +44,7 @@ use crate::nfs3::convert;
 use crate::parties::{self, FIRST_VOLUME, Known};
 use crate::planted::{Bug, is_planted};
 use crate::reports::{Refusals, Reports};
+use crate::slow::{CallTimes, SlowCalls};
 use crate::volume::Served;
 use crate::{
     Begin, Counters, Exports, Fsid, Handle, Key, Limits, MAX_TRANSFER, Reply, ReplyCache, Volumes,
@@ -75,6 +77,7 @@ pub struct Dispatcher {
     observer: RefCell<Option<Rc<dyn CallObserver>>>,
     connections: Cell<u64>,
     pub(crate) cells: Cells,
+    pub(crate) slow: SlowCalls,
 }
 
 /// An observer that gets every answered call of a traced kind.
@@ -114,6 +117,7 @@ impl Dispatcher {
             observer: RefCell::default(),
             connections: Cell::new(0),
             cells,
+            slow: SlowCalls::default(),
             runtime,
         })
     }
@@ -188,6 +192,18 @@ impl Dispatcher {
 
     pub(crate) fn observer(&self) -> Option<Rc<dyn CallObserver>> {
         self.observer.borrow().clone()
+    }
+
+    /// Sets the time from which on a call is logged as slow; none if no call is.
+    pub fn set_slow_limit(&self, limit: Option<Duration>) {
+        self.slow.set_limit(limit);
+    }
+
+    /// Name of the volume of a party; empty if the party is none.
+    pub(crate) fn volume_name(&self, party: usize) -> &str {
+        let index = party.checked_sub(parties::FIRST_VOLUME);
+        let volume = index.and_then(|index| self.volumes.iter().nth(index));
+        volume.map_or("", |volume| &volume.name)
     }
 
     /// A number that no other connection has.
@@ -286,9 +302,15 @@ impl Dispatcher {
         party
     }
 
-    fn caller(&self, client: IpAddr, claim: Option<Credentials>) -> Caller {
+    fn caller(
+        &self,
+        client: IpAddr,
+        claim: Option<Credentials>,
+        times: Option<Rc<CallTimes>>,
+    ) -> Caller {
         let (volumes, exports) = (self.volumes.clone(), self.exports());
-        Caller { client, claim, call: None, volumes, exports, reports: self.reports.clone() }
+        let reports = self.reports.clone();
+        Caller { client, claim, call: None, volumes, exports, reports, times }
     }
 }
 
@@ -299,6 +321,8 @@ pub(crate) struct Execution {
     pub(crate) record: Record,
     /// See [`crate::planted::connection_key`].
     pub(crate) planted_key: u64,
+    /// Times of the call, if slow ones are logged.
+    pub(crate) times: Option<Rc<CallTimes>>,
     /// Memory and turn, until the end (invariant 1).
     pub(crate) _held: [Tokens; 2],
 }
@@ -334,7 +358,7 @@ impl Execution {
         let claim = claim(call.credential, procedure == Procedure::Null)?;
         let arguments =
             Arguments::decode(procedure, call.arguments).map_err(|_| Refusal::GarbageArguments)?;
-        let caller = self.dispatcher.caller(self.client, claim);
+        let caller = self.dispatcher.caller(self.client, claim, self.times.clone());
         if is_remembered(procedure) {
             return Ok(self.once(call, procedure, caller, arguments).await);
         }
@@ -403,7 +427,7 @@ impl Execution {
         let claim = claim(call.credential, procedure == mount::Procedure::Null)?;
         let arguments = mount::Arguments::decode(procedure, call.arguments)
             .map_err(|_| Refusal::GarbageArguments)?;
-        let caller = self.dispatcher.caller(self.client, claim);
+        let caller = self.dispatcher.caller(self.client, claim, self.times.clone());
         let (mounts, exports) = (&self.dispatcher.mounts, &self.dispatcher.export_list);
         let lists = Lists { mounts, exports: exports.borrow().clone() };
         Ok(crate::mount::execute(call.xid, &caller, lists, arguments).await)

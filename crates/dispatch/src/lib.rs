@@ -46,6 +46,7 @@ mod reply;
 pub mod reply_cache;
 mod reports;
 mod session;
+mod slow;
 mod told;
 mod volume;
 

@@ -75,7 +75,7 @@ impl fmt::Display for Part<'_> {
 }
 
 /// The lines of a kind since the period began, by subject.
-struct Period<K> {
+pub(crate) struct Period<K> {
     begun: Instant,
     reported: Vec<K>,
     /// Lines that were dropped by the limit.
@@ -91,7 +91,7 @@ impl<K> Default for Period<K> {
 impl<K: PartialEq> Period<K> {
     /// Whether a line with this subject may be logged. `more` gets the number of dropped lines of
     /// the last period, if it is over.
-    fn admits(&mut self, now: Instant, key: K, more: impl FnOnce(u64)) -> bool {
+    pub(crate) fn admits(&mut self, now: Instant, key: K, more: impl FnOnce(u64)) -> bool {
         if now.since(self.begun) >= PERIOD {
             let unreported = std::mem::take(self).unreported;
             self.begun = now;

@@ -20,6 +20,7 @@ use crate::dispatcher::{Dispatcher, Execution, is_remembered};
 use crate::nfs3::listing_size;
 use crate::parties::{Known, STRANGERS};
 use crate::planted::{Bug, is_planted};
+use crate::slow::CallTimes;
 use crate::{CALL_MEMORY, CallObserver, MAX_TRANSFER, Reply, ReplyMemory, parties, planted};
 
 /// Bytes of data that may wait for one connection's peer. They keep a peer that does not take its
@@ -160,7 +161,9 @@ impl Session {
         let list_length = |procedure| self.dispatcher.list_length(procedure);
         let plan = Plan::of(&record, party, list_length);
         let start = self.dispatcher.runtime.clock.now();
-        let call = WaitingCall { watched: self.watch(&record), start, record, memory };
+        let times = self.dispatcher.slow.times(&self.dispatcher.runtime.clock, start);
+        let watched = self.watch(&record);
+        let call = WaitingCall { watched, start, record, memory, times };
         if let Some(granted) = self.try_grant(party, &plan) {
             return self.execute(call, plan, granted);
         }
@@ -214,13 +217,15 @@ impl Session {
         plan: Plan,
         granted: Granted,
     ) -> LocalBoxFuture<'static, Option<Reply>> {
-        let WaitingCall { record, memory, start, watched } = call;
+        let WaitingCall { record, memory, start, watched, times } = call;
+        times.iter().for_each(|times| times.begin());
         let Granted { reply_memory, turn } = granted;
         let (dispatcher, client) = (self.dispatcher.clone(), self.client);
         let party = memory.party().unwrap_or(STRANGERS);
         let received = record.memory() as u64;
         let (planted_key, _held) = (self.planted_key, [memory, turn]);
-        let execution = Execution { dispatcher, client, record, planted_key, _held };
+        let execution =
+            Execution { dispatcher, client, record, planted_key, times: times.clone(), _held };
         let end = CallEnd {
             dispatcher: self.dispatcher.clone(),
             connection: self.number,
@@ -232,6 +237,7 @@ impl Session {
             reply_memory,
             least: plan.least_reply,
             watched,
+            times: times.map(|times| (client, times)),
         };
         if !plan.may_change {
             return async move { end.reply(execution.run().await) }.boxed_local();
@@ -255,6 +261,7 @@ struct WaitingCall {
     /// Time of its arrival.
     start: Instant,
     watched: Option<Box<Watched>>,
+    times: Option<Rc<CallTimes>>,
 }
 
 /// A call for an observer.
@@ -285,6 +292,8 @@ struct CallEnd {
     /// The least that the reply counts for.
     least: u32,
     watched: Option<Box<Watched>>,
+    /// The client and the times, if slow calls are logged.
+    times: Option<(IpAddr, Rc<CallTimes>)>,
 }
 
 impl CallEnd {
@@ -296,6 +305,10 @@ impl CallEnd {
         }
         let now = self.dispatcher.runtime.clock.now();
         self.count(&reply, length, now);
+        if let Some((client, times)) = &self.times {
+            let volume = self.dispatcher.volume_name(self.party);
+            self.dispatcher.slow.answered(times, now, self.kind, *client, volume);
+        }
         let reply = reply.holding(self.reply_memory);
         if let Some(watched) = self.watched {
             let times = (self.start, now);

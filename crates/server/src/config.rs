@@ -39,6 +39,9 @@
 //! calls_per_client = 8192
 //! memory_per_client = "16 MiB"
 //! survives = true              # a crash or a restart, on volumes under policy log
+//!
+//! [events]
+//! slow_call = "1 s"            # log each call that takes so long; without: none
 //! ```
 //!
 //! SIGHUP reloads the exports; all other changes need a restart. A file that lacks the rules of a
@@ -60,7 +63,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use vfs::SnapshotsShown;
 
-pub use value::{BadNetwork, ByteSize, Listen, Network, parse_address};
+pub use value::{BadNetwork, ByteSize, Listen, Network, Time, parse_address};
 
 /// Maximum size of the file, in bytes.
 pub const MAX_BYTES: u64 = 1 << 20;
@@ -90,6 +93,8 @@ pub struct Config {
     pub limits: LimitsSection,
     /// How long the reply to a call is remembered.
     pub reply_cache: ReplyCacheSection,
+    /// Lines of the log about events.
+    pub events: EventsSection,
     /// A new file that records the clients' calls.
     pub trace: Option<PathBuf>,
 }
@@ -104,9 +109,18 @@ impl Default for Config {
             exports: BTreeMap::new(),
             limits: LimitsSection::default(),
             reply_cache: ReplyCacheSection::default(),
+            events: EventsSection::default(),
             trace: None,
         }
     }
+}
+
+/// The section `[events]`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct EventsSection {
+    /// Time from which on a call is logged as slow. If absent, none is.
+    pub slow_call: Option<Time>,
 }
 
 /// The section `[volumes.NAME]`.
@@ -621,6 +635,17 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_call_is_one_of_a_time_in_any_unit() {
+        for (text, ms) in
+            [("2", 2_000), ("\"500 ms\"", 500), ("\"3s\"", 3_000), ("'2 min'", 120_000)]
+        {
+            let config = parse(&format!("[events]\nslow_call = {text}\n")).expect(text);
+            assert_eq!(config.events.slow_call, Some(Time(Duration::from_millis(ms))), "{text}");
+        }
+        assert_eq!(parse("[events]\n").expect("a section").events.slow_call, None);
+    }
+
+    #[test]
     fn an_unknown_key_is_named_with_those_that_are_expected() {
         let error = parse("[limits]\nconections = 5\n").expect_err("a typing error");
         assert!(error.contains("duramen.toml"), "{error}");
@@ -642,6 +667,9 @@ mod tests {
             ("[limits]\nrequest_memory = 4096", "at least 2097152"),
             ("[limits]\nreply_memory = 4096", "at least 1048576"),
             ("listen = []", "at least one address"),
+            ("[events]\nslow_call = \"soon\"", "such as \"500 ms\""),
+            ("[events]\nslow_call = 0", "such as \"500 ms\""),
+            ("[events]\nslow_call = \"2 days\"", "such as \"500 ms\""),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");

@@ -89,6 +89,7 @@ impl Server {
         let exports = exports(config, &volumes, &settings.refused, has_volumes_of_file)?;
         let (window, limits) = (config.window(), config.limits());
         let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
+        dispatcher.set_slow_limit(config.events.slow_call.map(|time| time.0));
         dispatcher.restore().await.map_err(|_| ServeError::Stopped)?;
         let (restored, _) = dispatcher.remembered();
         if restored > 0 {

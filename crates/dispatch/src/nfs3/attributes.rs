@@ -14,7 +14,7 @@ const CHANGING: u32 = Access::MODIFY | Access::EXTEND | Access::DELETE;
 pub(super) async fn getattr(caller: &Caller, args: GetattrArgs<'_>) -> Answered<Attributes, ()> {
     let target = caller.object(args.object)?;
     let sealed = target.volume.file_system.getattr(target.id).await;
-    let answer = target.volume.open(sealed).await?;
+    let answer = target.open(sealed).await?;
     Ok(answer.map(|result| match result {
         Ok(attributes) => Ok(convert::attributes(target.volume.fsid, &attributes)),
         Err(error) => Err(failure(Asked::whole(caller, &target), error, ())),

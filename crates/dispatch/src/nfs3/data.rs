@@ -57,8 +57,8 @@ pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<Writ
     let sealed = file_system.write(&target.who, target.id, args.offset, pieces, stability).await;
     let wcc = |about| convert::wcc(target.volume.fsid, about);
     let answer = match stability {
-        Stability::Unstable => target.volume.open(sealed).await?,
-        _ => target.volume.open_stable(sealed).await?,
+        Stability::Unstable => target.open(sealed).await?,
+        _ => target.open_stable(sealed).await?,
     };
     let is_durable = answer.is_durable();
     let granted = |written: vfs::Written, about| {
@@ -97,6 +97,6 @@ pub(super) async fn commit(caller: &Caller, args: CommitArgs<'_>) -> Answered<Co
         wcc: wcc(about),
         verifier: convert::verifier(verifier),
     };
-    let answer = target.volume.open_stable(sealed).await?;
+    let answer = target.open_stable(sealed).await?;
     Ok(results(Asked::bytes(caller, &target, args.offset, args.count), answer, granted, wcc))
 }

@@ -180,7 +180,7 @@ async fn open<T, W, U, V>(
     granted: impl FnOnce(T, W) -> U,
     about: impl FnOnce(W) -> V,
 ) -> Answered<U, V> {
-    let answer = asked.target.volume.open(sealed).await?;
+    let answer = asked.target.open(sealed).await?;
     Ok(results(asked, answer, granted, about))
 }
 

@@ -4,9 +4,12 @@
 use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use dispatch::{Export, Exports, Fsid, Handle, Limits, Window};
-use nfs3_types::nfs3::{self, NFS_PROGRAM, READ3args, READ3res, nfs_fh3, nfsstat3};
+use nfs3_types::nfs3::{
+    self, MKDIR3args, NFS_PROGRAM, READ3args, READ3res, nfs_fh3, nfsstat3, sattr3,
+};
 use nfs3_types::rpc::{auth_flavor, opaque_auth};
 use nfs3_types::xdr_codec::{Opaque, Void};
 use tracing::field::{Field, Visit};
@@ -14,7 +17,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use vfs::{FsError, Ino, ObjectId, SnapshotNumber};
 
-use crate::fixture::{Client, DATA, Fixture, OTHER, local, refusal};
+use crate::fixture::{Client, DATA, Fixture, OTHER, at, local, refusal};
 use crate::memory::MemoryFileSystem;
 use crate::watched::Watched;
 
@@ -292,5 +295,60 @@ fn a_client_that_asks_for_another_version_or_with_kerberos_is_told_how_to_mount(
         fixture.send_record(&stranger, record);
         let [line] = &ear.take()[..] else { panic!("one line") };
         assert!(line.contains("10.0.0.7") && line.contains("sec=sys"), "{line}");
+    });
+}
+
+#[test]
+fn a_slow_call_is_said_with_where_its_time_went_and_others_are_not() {
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let slow = |fixture: &mut Fixture, name: &'static str, ms: u64| {
+        fixture.data.gate().close();
+        let args = MKDIR3args { where_: at(&root, name), attributes: sattr3::default() };
+        let mut sent = fixture.send(&local(), ms as u32, NFS_PROGRAM::NFSPROC3_MKDIR, &args);
+        fixture.clock.0.set(fixture.clock.0.get() + ms * 1_000_000);
+        fixture.data.gate().open();
+        fixture.poll(&mut sent);
+    };
+    let ear = Ear::new(Level::WARN);
+    tracing::subscriber::with_default(ear.clone(), || {
+        slow(&mut fixture, "unlimited", 5_000);
+        assert_eq!(ear.take(), [] as [String; 0], "there is no limit");
+        fixture.dispatcher.set_slow_limit(Some(Duration::from_millis(500)));
+        slow(&mut fixture, "quick", 499);
+        assert_eq!(ear.take(), [] as [String; 0], "it is not slow");
+        slow(&mut fixture, "slow", 700);
+        let [line] = &ear.take()[..] else { panic!("one line") };
+        for part in ["\"MKDIR\"", "127.0.0.1", "\"data\"", "a slow call", "700 0 0 700"] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        // A minute has ten lines at most.
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
+        names.iter().for_each(|name| slow(&mut fixture, name, 501));
+        assert_eq!(ear.take().len(), 9);
+        slow(&mut fixture, "later", 60_000);
+        let said = ear.take();
+        assert!(said.len() == 2 && said[0].contains('2'), "two were left out: {said:?}");
+    });
+}
+
+#[test]
+fn a_slow_call_that_waits_for_its_turn_has_waited() {
+    let mut fixture = Fixture::with(Exports::default(), Limits { calls: 1, ..Limits::default() });
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    fixture.dispatcher.set_slow_limit(Some(Duration::from_secs(1)));
+    let ear = Ear::new(Level::WARN);
+    tracing::subscriber::with_default(ear.clone(), || {
+        fixture.data.gate().close();
+        let args = |name| MKDIR3args { where_: at(&root, name), attributes: sattr3::default() };
+        let number = NFS_PROGRAM::NFSPROC3_MKDIR;
+        let mut first = fixture.send(&local(), 1, number, &args("first"));
+        let mut second = fixture.send(&local(), 2, number, &args("second"));
+        fixture.clock.0.set(2_000_000_000);
+        fixture.data.gate().open();
+        fixture.poll(&mut first);
+        fixture.poll(&mut second);
+        let said = ear.take().join("\n");
+        assert!(said.contains("2000 0 0 2000") && said.contains("2000 2000 0 0"), "{said}");
     });
 }

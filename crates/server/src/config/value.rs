@@ -3,6 +3,7 @@
 use std::fmt::{Display, Formatter, Result as FormatResult};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
+use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
@@ -11,6 +12,10 @@ use serde::{Serialize, Serializer};
 /// A number of bytes: an integer, or text such as "64 MiB".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ByteSize(pub u64);
+
+/// A time: a number of seconds, or text such as `"500 ms"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time(pub Duration);
 
 /// Addresses to listen on: one, or a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -62,6 +67,55 @@ impl Visitor<'_> for SizeVisitor {
     fn visit_str<E: Error>(self, value: &str) -> Result<ByteSize, E> {
         let wrong = || E::invalid_value(Unexpected::Str(value), &self);
         parse_size(value).map(ByteSize).ok_or_else(wrong)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(TimeVisitor)
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{} ms", self.0.as_millis()))
+    }
+}
+
+/// Units of times, and their milliseconds.
+const TIME_UNITS: [(&str, u64); 3] = [("ms", 1), ("min", 60_000), ("s", 1_000)];
+
+/// The longest time: a day.
+const MAX_TIME_MS: u64 = 86_400_000;
+
+fn parse_time(text: &str) -> Option<Duration> {
+    let (unit, ms) = TIME_UNITS.into_iter().find(|(unit, _)| text.ends_with(unit))?;
+    let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+    time_of(number.checked_mul(ms)?)
+}
+
+fn time_of(ms: u64) -> Option<Duration> {
+    (1..=MAX_TIME_MS).contains(&ms).then(|| Duration::from_millis(ms))
+}
+
+struct TimeVisitor;
+
+impl Visitor<'_> for TimeVisitor {
+    type Value = Time;
+
+    fn expecting(&self, to: &mut Formatter<'_>) -> FormatResult {
+        to.write_str("a number of seconds, or text such as \"500 ms\", \"10 s\" or \"2 min\"")
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Time, E> {
+        let wrong = || E::invalid_value(Unexpected::Signed(value), &self);
+        let ms = u64::try_from(value).ok().and_then(|seconds| seconds.checked_mul(1_000));
+        ms.and_then(time_of).map(Time).ok_or_else(wrong)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Time, E> {
+        let wrong = || E::invalid_value(Unexpected::Str(value), &self);
+        parse_time(value).map(Time).ok_or_else(wrong)
     }
 }
 
