@@ -11,7 +11,7 @@
 //! * [`format`]: the bytes of blocks. [`bits`]: finding a flipped bit. [`mend`]: other versions of
 //!   a block. [`layout`]: the verbs of an engine.
 //! * [`node`], [`nodes`], [`sealing`]: blocks of metadata in memory, as trees. [`pieces`],
-//!   [`copies`], [`dropped`]: reading many at once, second copies, and removing wrong pointers.
+//!   [`copies`], [`dropped`]: reading many at once, second copies, and removing what is wrong.
 //!   [`held_trees`]: whether a snapshot still holds a block.
 //! * [`inode`]: a file in memory. [`chains`]: changes that take several updates.
 //! * [`waiting`], [`live`]: plans that wait for room, and what files share with commits.
@@ -48,6 +48,7 @@ pub mod floor;
 pub mod format;
 pub mod found_pins;
 pub mod held_trees;
+pub mod homeless;
 pub mod inode;
 pub mod layout;
 pub mod lists;

@@ -28,11 +28,12 @@ use std::rc::Rc;
 use block::BlockDevice;
 use block::scratch::ScratchDevice;
 use cache::{Budget, DataPath};
+use cow::format::is_number;
 use cow::{NUMBERS, Pins, Run, Span, Stem, UNIT};
 use vnode::chain::Chain;
 
+pub(crate) use self::facts::Count;
 use self::facts::Says;
-pub(crate) use self::facts::{Count, is_number};
 use self::walk::Side;
 use crate::anchors::find_anchor;
 use crate::belief::{Chosen, believe, choose};

@@ -21,7 +21,7 @@
 //!   it, and checking all of it. `anchors`: finding where it begins; `lost`: opening a volume
 //!   without anchors.
 //! * [`mod@repair`]: one update that repairs what it can; `new_root`: a root directory where the
-//!   old one is lost; `homeless`: names for files that have lost theirs.
+//!   old one is lost.
 //! * `copies`: places for blocks with two copies; `mend`: mending the newest update.
 //!   [`mod@scrub`], `scrub_again`, `scrub_names`, `twins`: reading every block, trying again,
 //!   naming damaged files, and mending; `scrubbing`, `callers`: how a scrub gives way. `status`:
@@ -49,7 +49,6 @@ mod error;
 mod fold;
 pub mod format;
 mod fullness;
-mod homeless;
 mod in_order;
 mod layout;
 pub mod look;

@@ -3,7 +3,7 @@
 //! If a block of pointers is lost, the leaves below it are found by their heads: among the units in
 //! use, the newest leaf of each number that is not held by snapshots alone. New pointers to these
 //! are made. If the leaf of the root directory's inode is lost, a new root is made: the files that
-//! had names there get others, as in [`homeless`](crate::homeless).
+//! had names there get others, as in [`cow::homeless`].
 //!
 //! Invariants:
 //! 1. No block that is found is overwritten: it is in use before any other block takes a place.
@@ -17,6 +17,7 @@ use block::Buffer;
 use cow::format::head::{birth, index, is};
 use cow::format::inode::Record;
 use cow::format::snapshot::Told;
+use cow::homeless::put_directory;
 use cow::{INODES, Kind, Place, Pointer, ROOT, Run, Stem, UNIT, capacity, sum};
 use runtime::Runtime;
 use vfs::{FileKind, FsError};
@@ -25,7 +26,6 @@ use crate::check::Look;
 use crate::error::OpenError;
 use crate::format::anchor::Shape;
 use crate::format::superblock::Superblock;
-use crate::homeless::put_directory;
 use crate::space::Space;
 use crate::units::Nodes;
 use cow::apply::first_chunk;

@@ -11,42 +11,40 @@
 //! fail, and the rest is readable. A snapshot without its line, or its root, is gone.
 //!
 //! A directory continues without a lost block of names, and files without a name get one in
-//! `/lost+found` ([`homeless`](crate::homeless)).
+//! `/lost+found` ([`cow::homeless`]).
 //!
 //! Damage that cannot be repaired stays, and reads of it fail: unreadable data is never taken for a
 //! hole. A block that the disk cannot read may come back, so nothing is given up for its sake.
 //!
 //! Commit point: [`Commits::durable`], as for every update.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability};
-use cow::dropped::drop_all_wrong;
+use cow::dropped::{clear_senseless, drop_all_wrong, drop_names};
 use cow::format::head;
 use cow::format::inode::{Facts, Record};
 use cow::format::snapshot::{LINES, Line, Snapshots, State, Told, is_empty};
+use cow::homeless::Homeless;
 use cow::mend::mend;
 use cow::{
-    BODY, CHUNKS, FAN, Head, INODES, NUMBERS, Node, Occupied, Pins, Pointer, Run, Span, Stem, Tree,
-    UNIT, Which, coalesced, sum,
+    BODY, FAN, Head, INODES, NUMBERS, Occupied, Pins, Pointer, Run, Span, Stem, Tree, UNIT, Which,
+    coalesced, sum,
 };
-use directory::chunk;
-use directory::entry::{CHUNK_SIZE, EntryHeader};
 use runtime::{Runtime, Timestamp};
-use vfs::{FileKind, FsError};
+use vfs::FsError;
 
 use crate::anchors::find_anchor;
 use crate::belief::{Chosen, believe, choose};
 use crate::books::read_answers;
-use crate::check::{Count, Look, ROUNDS, is_number, nodes_of};
+use crate::check::{Count, Look, ROUNDS, nodes_of};
 use crate::commit::{Commits, Found};
 use crate::error::OpenError;
 use crate::format::MAPPED;
 use crate::format::anchor::Shape;
 use crate::format::record::Change;
 use crate::format::superblock::{MOST_RESERVE, Superblock};
-use crate::homeless::Homeless;
 use crate::new_root::{LostWay, has_root};
 use crate::planted::{Bug, is_planted};
 use crate::runs::Unfolded;
@@ -254,8 +252,17 @@ async fn fixed(
     look.live(&superblock).await;
     let is_file = |ino: &u64| look.says.files.contains_key(ino);
     let gone = look.says.names.keys().filter(|ino| !is_file(ino)).copied().collect();
-    drop_names(nodes, &look, &gone).await;
-    Homeless { nodes, shape, superblock: &superblock, now }.name_all().await?;
+    drop_names(nodes, &look.says.directories(), &gone).await;
+    let homeless = Homeless { nodes, now };
+    let mut look = Look::new(nodes.clone(), shape, false, &mut silent);
+    look.live(&superblock).await;
+    homeless.empty_lost_blocks(&look.census(&superblock)).await?;
+    let mut silent = |_, _| ();
+    let mut look = Look::new(nodes.clone(), shape, false, &mut silent);
+    look.live(&superblock).await;
+    let mut census = look.census(&superblock);
+    census.homeless.retain(|_| !is_planted(Bug::ForgottenHomeless));
+    homeless.name_all(&census).await?;
     let slots = &mut superblock.snapshots.line_slots;
     let end = slots.div_ceil(LINES);
     if let Some(block) = nodes.leaf_from(&Stem::Snapshots, None, end, Which::Last).await {
@@ -389,61 +396,6 @@ async fn counted(
         }
     }
     Ok(all)
-}
-
-/// Clears inodes that make no sense.
-async fn clear_senseless(nodes: &Nodes) {
-    let mut next = 0;
-    while let Some(block) = nodes.leaf_from(&Stem::Inodes, None, next, Which::First).await {
-        next = block + 1;
-        let Ok(Some(home)) = nodes.get(&Stem::Inodes, 0, block).await else { continue };
-        for slot in 0..INODES {
-            let has_number = is_number(block * INODES + slot);
-            let makes_sense =
-                |record: &Record| record.is_free() || has_number && record.facts().is_some();
-            if !home.inode(slot, makes_sense) {
-                home.change(|bytes| Record::of_mut(bytes, slot).clear());
-                nodes.mark(&home);
-            }
-        }
-    }
-}
-
-/// Removes the names of missing files from directories.
-async fn drop_names(nodes: &Nodes, look: &Look<'_>, gone: &BTreeSet<u64>) {
-    let files = look.says.files.iter();
-    for (&ino, _) in files.filter(|(_, it)| it.kind == FileKind::Directory) {
-        let home = nodes.get(&Stem::Inodes, 0, ino / INODES).await;
-        let Ok(Some(home)) = home else { continue };
-        let stem = Stem::File(ino, home, ino % INODES);
-        let mut next = 0;
-        while let Some(leaf) = nodes.leaf_from(&stem, None, next, Which::First).await {
-            next = leaf + 1;
-            let Ok(Some(node)) = nodes.get(&stem, 0, leaf).await else { continue };
-            let places = names_in(&node, gone);
-            if !places.is_empty() {
-                node.change(|bytes| {
-                    places.iter().for_each(|&at| EntryHeader::at_mut(bytes, at).inode.set(0));
-                });
-                nodes.mark(&node);
-            }
-        }
-    }
-}
-
-/// Positions of names of these files in a block of names.
-fn names_in(node: &Node, gone: &BTreeSet<u64>) -> Vec<usize> {
-    node.read(|bytes| {
-        let starts = (size_of::<Head>()..).step_by(CHUNK_SIZE).take(CHUNKS as usize);
-        let of_chunk = |start: usize| {
-            let entries = chunk::entries(&bytes[start..start + CHUNK_SIZE]).filter_map(Result::ok);
-            let is_one = |it: &chunk::Entry<'_>| {
-                it.is_live() && gone.contains(&it.ino.into()) && !matches!(it.name, b"." | b"..")
-            };
-            entries.filter(is_one).map(|it| start + it.offset).collect::<Vec<_>>()
-        };
-        starts.flat_map(of_chunk).collect()
-    })
 }
 
 /// Rebuilds the map from the blocks that trees hold.

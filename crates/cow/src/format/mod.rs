@@ -73,3 +73,8 @@ pub fn sum_of_sums(sums: &[u64]) -> u64 {
     let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
     sum(&bytes)
 }
+
+/// Whether a file may have this number.
+pub fn is_number(ino: u64) -> bool {
+    ino == ROOT || (FIRST..NUMBERS).contains(&ino)
+}

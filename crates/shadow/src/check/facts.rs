@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cow::format::inode::{Facts, Record};
-use cow::{CHUNKS, FIRST, HIGHEST, Head, INODES, NUMBERS, Node, ROOT, Stem, UNIT, Which, capacity};
+use cow::format::is_number;
+use cow::homeless::Census;
+use cow::{CHUNKS, HIGHEST, Head, INODES, Node, ROOT, Stem, UNIT, Which, capacity};
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, kind_bits};
 use vfs::FileKind;
@@ -13,6 +15,7 @@ use zerocopy::IntoBytes;
 use super::walk::Side;
 use super::{Law, Look, NAMELESS};
 use crate::format::anchor::Shape;
+use crate::format::superblock::Superblock;
 
 /// The facts about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,13 +163,14 @@ impl Says {
         files.map(|(&ino, _)| ino).collect()
     }
 
-    /// The directory that has the name of a directory.
-    pub(crate) fn holder(&self, directory: u64) -> Option<u64> {
-        self.holders.get(&directory).copied()
+    /// The directories.
+    pub(crate) fn directories(&self) -> Vec<u64> {
+        let files = self.files.iter();
+        files.filter(|(_, it)| it.kind == FileKind::Directory).map(|(&ino, _)| ino).collect()
     }
 
     /// Files and directories that have no name, except these.
-    pub(crate) fn homeless(&self, orphans: &BTreeSet<u64>) -> Vec<(u64, FileKind)> {
+    fn homeless(&self, orphans: &BTreeSet<u64>) -> Vec<(u64, FileKind)> {
         let has_name = |ino: &u64, kind: FileKind| match kind {
             FileKind::Directory => self.holders.contains_key(ino),
             _ => self.names.contains_key(ino),
@@ -212,12 +216,16 @@ impl Says {
     }
 }
 
-/// Whether a file may have this number.
-pub(crate) fn is_number(ino: u64) -> bool {
-    ino == ROOT || (FIRST..NUMBERS).contains(&ino)
-}
-
 impl Look<'_> {
+    /// The files for a repair of names.
+    pub(crate) fn census(&self, superblock: &Superblock) -> Census {
+        let chains = self.chains(&superblock.chains);
+        let orphans: BTreeSet<u64> = chains.iter().map(|chain| chain.ino).collect();
+        let kinds = self.says.files.iter().map(|(&ino, known)| (ino, known.kind)).collect();
+        let holders = self.says.holders.clone();
+        Census { kinds, holders, homeless: self.says.homeless(&orphans) }
+    }
+
     /// The chains of files that exist, one for each file.
     pub(crate) fn chains(&self, chains: &[Chain]) -> Vec<Chain> {
         let (mut seen, mut right) = (BTreeSet::new(), chains.to_vec());

@@ -12,24 +12,24 @@
 //!
 //! Not asserted: 1, which a check tests.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cow::dropped::drop_wrong;
-use cow::format::inode::{Facts, Record};
-use cow::{CHUNKS, FIRST, Head, INODES, Node, ROOT, Stem, WIDTH, Which};
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, EntryHeader, kind_bits};
 use namespace::NewFile;
 use runtime::Timestamp;
 use vfs::{Device, FileKind, FsError};
 
-use crate::check::Look;
-use crate::format::anchor::Shape;
-use crate::format::superblock::Superblock;
-use crate::planted::{Bug, is_planted};
-use crate::units::Nodes;
-use cow::apply::first_chunk;
+use crate::apply::first_chunk;
+use crate::dropped::drop_wrong;
+use crate::format::head::Head;
+use crate::format::inode::{Facts, Record};
+use crate::format::pointer::WIDTH;
+use crate::format::{CHUNKS, FIRST, INODES, ROOT};
+use crate::layout::Disk;
+use crate::node::{Node, Stem};
+use crate::nodes::{Nodes, Which};
 
 /// The directory for files without a name.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
@@ -43,40 +43,52 @@ type Chunk = [u8; CHUNK_SIZE];
 /// A name to be given, with the file and its kind.
 type Named = (Vec<u8>, u64, FileKind);
 
-/// A volume that is being repaired.
-pub(crate) struct Homeless<'a> {
-    pub(crate) nodes: &'a Rc<Nodes>,
-    pub(crate) shape: Shape,
-    pub(crate) superblock: &'a Superblock,
-    pub(crate) now: Timestamp,
+/// The files that a check has found.
+#[derive(Clone, Debug, Default)]
+pub struct Census {
+    /// All files.
+    pub kinds: BTreeMap<u64, FileKind>,
+    /// The directories that have names of directories.
+    pub holders: BTreeMap<u64, u64>,
+    /// Files without a name that are not being freed.
+    pub homeless: Vec<(u64, FileKind)>,
 }
 
-impl Homeless<'_> {
-    /// Gives each file without a name that is not being freed a name in `/lost+found`, and each
-    /// directory empty blocks for lost ones.
+impl Census {
+    /// The directories.
+    fn directories(&self) -> impl Iterator<Item = u64> {
+        let is_one = |it: &(&u64, &FileKind)| *it.1 == FileKind::Directory;
+        self.kinds.iter().filter(is_one).map(|(&ino, _)| ino)
+    }
+}
+
+/// A volume that is being repaired.
+pub struct Homeless<'a, D: Disk> {
+    /// Its blocks of metadata.
+    pub nodes: &'a Rc<Nodes<D>>,
+    /// The time of new directories.
+    pub now: Timestamp,
+}
+
+impl<D: Disk> Homeless<'_, D> {
+    /// Gives each file without a name that is not being freed a name in `/lost+found`.
     ///
     /// # Errors
     /// [`FsError`].
-    pub(crate) async fn name_all(&self) -> Result<(), FsError> {
-        self.empty_lost_blocks().await?;
-        let mut silent = |_, _| ();
-        let look = self.look(&mut silent).await;
-        let chains = look.chains(&self.superblock.chains);
-        let orphans: BTreeSet<u64> = chains.iter().map(|chain| chain.ino).collect();
-        let homeless = look.says.homeless(&orphans);
-        if homeless.is_empty() || is_planted(Bug::ForgottenHomeless) {
+    pub async fn name_all(&self, census: &Census) -> Result<(), FsError> {
+        if census.homeless.is_empty() {
             return Ok(());
         }
         let there = self.names_in(ROOT).await?.get(LOST_AND_FOUND).copied();
-        let is_directory =
-            |ino: &u64| look.says.files.get(ino).is_some_and(|it| it.kind == FileKind::Directory);
+        let is_directory = |ino: &u64| census.kinds.get(ino) == Some(&FileKind::Directory);
         let lost = match there.filter(is_directory) {
             Some(ino) => ino,
-            None => self.make_lost_and_found(&look).await?,
+            None => self.make_lost_and_found(census).await?,
         };
         let known = self.names_in(lost).await?;
-        let named = homeless.into_iter().map(|(ino, kind)| (new_name(ino, &known), ino, kind));
-        let named: Vec<Named> = named.collect();
+        let homeless = census.homeless.iter();
+        let named: Vec<Named> =
+            homeless.map(|&(ino, kind)| (new_name(ino, &known), ino, kind)).collect();
         self.append(lost, &named).await?;
         for (_, ino, _) in named.iter().filter(|(_, _, kind)| *kind == FileKind::Directory) {
             self.set_above(*ino, lost).await;
@@ -84,27 +96,21 @@ impl Homeless<'_> {
         Ok(())
     }
 
-    async fn look<'l>(&self, silent: &'l mut dyn FnMut(u64, u64)) -> Look<'l> {
-        let mut look = Look::new(self.nodes.clone(), self.shape, false, silent);
-        look.live(self.superblock).await;
-        look
-    }
-
     async fn home(&self, ino: u64) -> Result<Rc<Node>, FsError> {
         self.nodes.get(&Stem::Inodes, 0, ino / INODES).await?.ok_or(FsError::Corrupt)
     }
 
-    /// Replaces the lost blocks of names of directories.
-    async fn empty_lost_blocks(&self) -> Result<(), FsError> {
-        let mut silent = |_, _| ();
-        let look = self.look(&mut silent).await;
-        let files = look.says.files.iter();
-        for (&ino, _) in files.filter(|(_, known)| known.kind == FileKind::Directory) {
+    /// Replaces the lost blocks of names of directories by empty ones.
+    ///
+    /// # Errors
+    /// [`FsError`].
+    pub async fn empty_lost_blocks(&self, census: &Census) -> Result<(), FsError> {
+        for ino in census.directories() {
             let home = self.home(ino).await?;
             let stem = Stem::File(ino, home, ino % INODES);
             let height = self.nodes.height(&stem);
             if drop_wrong(self.nodes, &stem, height, 0, WIDTH as u64).await? {
-                let above = look.says.holder(ino).unwrap_or(ROOT);
+                let above = census.holders.get(&ino).copied().unwrap_or(ROOT);
                 self.fill(&stem, ino, above).await?;
             }
         }
@@ -172,8 +178,8 @@ impl Homeless<'_> {
     }
 
     /// Makes the directory; returns its inode.
-    async fn make_lost_and_found(&self, look: &Look<'_>) -> Result<u64, FsError> {
-        let last = look.says.files.last_key_value().map_or(0, |(&last, _)| last);
+    async fn make_lost_and_found(&self, census: &Census) -> Result<u64, FsError> {
+        let last = census.kinds.last_key_value().map_or(0, |(&last, _)| last);
         let (ino, mut made) = ((last + 1).max(FIRST), Vec::new());
         let home = self.nodes.make(&Stem::Inodes, 0, ino / INODES, &mut made).await?;
         let chunks = [first_chunk(ino, ROOT)];
@@ -222,8 +228,8 @@ impl Homeless<'_> {
 ///
 /// # Errors
 /// [`FsError`].
-pub(crate) async fn put_directory(
-    nodes: &Nodes,
+pub async fn put_directory<D: Disk>(
+    nodes: &Nodes<D>,
     home: &Rc<Node>,
     (ino, mode, generation): (u64, u16, u32),
     chunks: &[Chunk],
