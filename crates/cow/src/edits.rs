@@ -26,10 +26,11 @@ use vfs::FsError;
 
 use crate::format::head::Head;
 use crate::format::pointer::{HIGHEST, Pointer, below, capacity};
-use crate::format::{FIRST, INODES, NUMBERS, ROOT, UNIT};
+use crate::format::{FAN, INODES, UNIT, is_number};
 use crate::layout::Disk;
 use crate::node::{Node, Stem};
 use crate::nodes::{Nodes, is_too_far};
+use crate::planted::{Bug, is_planted};
 
 /// One change of one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,32 +139,75 @@ impl<D: Disk> Nodes<D> {
     /// Applies edits to the trees, as the Update did that they are of. Returns the old pointers of
     /// blocks that are gone.
     ///
+    /// A block that cannot be read is lost with its edits, for good: if the disk has it again one
+    /// day, it is without them. So its pointer leads nowhere from then on.
+    ///
     /// # Errors
-    /// As [`Nodes::make_parent`]; [`FsError::Corrupt`] for a block that no file has. Some of the
-    /// edits were applied then.
+    /// [`FsError::Io`] if a block cannot be read, and may come back; [`FsError::Corrupt`] for a
+    /// block that no file has. Some of the edits were applied then.
     pub async fn replay(&self, edits: &Edits) -> Result<Vec<Pointer>, FsError> {
         let mut gone = Vec::new();
         for edit in edits.all() {
-            let Edit { owner, level, index, change } = edit;
-            let is_of_files = *owner == 0 || *owner == ROOT || (FIRST..NUMBERS).contains(owner);
-            if !is_of_files || *level > HIGHEST || is_too_far(*owner, *index) {
+            let Edit { owner, level, index, .. } = *edit;
+            if !(owner == 0 || is_number(owner)) || level > HIGHEST || is_too_far(owner, index) {
                 return Err(FsError::Corrupt);
             }
-            let stem = self.stem_of(*owner).await?;
-            match change {
-                Change::Bytes(..) => {
-                    let node = self.make_with_growth(&stem, *level, *index).await?;
-                    node.change(|block| edits.apply_to(block, edit));
-                    self.mark(&node);
+            match self.replay_one(edits, edit, &mut gone).await {
+                Err(FsError::Corrupt) if !is_planted(Bug::KeptPointers) => {
+                    self.condemn(owner, level, index).await?;
                 }
-                Change::Gone => {
-                    let node = self.get(&stem, *level, *index).await?;
-                    gone.extend(node.map(|node| self.remove(&node)));
-                }
+                done => done?,
             }
         }
         gone.retain(|pointer| !pointer.is_null());
         Ok(gone)
+    }
+
+    async fn replay_one(
+        &self,
+        edits: &Edits,
+        edit: &Edit,
+        gone: &mut Vec<Pointer>,
+    ) -> Result<(), FsError> {
+        let Edit { owner, level, index, change } = edit;
+        let stem = self.stem_of(*owner).await?;
+        match change {
+            Change::Bytes(..) => {
+                let node = self.make_with_growth(&stem, *level, *index).await?;
+                node.change(|block| edits.apply_to(block, edit));
+                self.mark(&node);
+            }
+            Change::Gone => {
+                let node = self.get(&stem, *level, *index).await?;
+                gone.extend(node.map(|node| self.remove(&node)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the pointer to the first unreadable block on the way to this one lead nowhere.
+    async fn condemn(&self, owner: u64, level: u8, index: u64) -> Result<(), FsError> {
+        let mut ways = vec![(Stem::Inodes, 0, if owner == 0 { index } else { owner / INODES })];
+        match self.stem_of(owner).await {
+            Ok(Stem::Inodes) => ways = vec![(Stem::Inodes, level, index)],
+            Ok(stem) => ways.push((stem, level, index)),
+            Err(_) => {}
+        }
+        for (stem, level, index) in ways {
+            for above in (level..=self.height(&stem)).rev() {
+                let at = index / FAN.pow(u32::from(above - level));
+                if !matches!(self.get(&stem, above, at).await, Err(FsError::Corrupt)) {
+                    continue;
+                }
+                let Some(parent) = self.parent(&stem, above, at).await? else { return Ok(()) };
+                let lost = self.child_of(&parent, at);
+                let nowhere = Pointer { sum: (!lost.sum.get()).into(), ..lost };
+                self.set_child(&parent, at, nowhere);
+                self.mark_parent(&parent);
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// The tree of the inodes, or of a file. The block of a file's inode is made if there is none:

@@ -41,11 +41,20 @@ pub async fn pieces_left<D: Disk>(
     Ok((left, lost))
 }
 
+/// Blocks of lines that are lost.
+#[derive(Clone, Debug, Default)]
+pub struct LostLines {
+    /// Those of snapshots.
+    pub snapshots: Vec<u64>,
+    /// Those of lists.
+    pub lists: Vec<u64>,
+}
+
 /// The snapshots, and the lists of the blocks that they hold, without the lists in lost blocks of
-/// lines, and the numbers of these blocks: their loss costs only the space of the blocks on those
-/// lists, until a repair. A snapshot whose line is lost would be lost itself: an opening never
-/// gives one up. None if the fields make no sense on a volume of so many units whose last update
-/// is `newest`.
+/// lines: their loss costs only the space of the blocks on those lists, until a repair. A snapshot
+/// whose line is lost would be lost itself: no opening gives one up, and `gives_up` is for checks
+/// and repairs. None if the fields make no sense on a volume of so many units whose last update is
+/// `newest`.
 ///
 /// # Errors
 /// If a block cannot be read.
@@ -53,11 +62,16 @@ pub async fn read_pins<D: Disk>(
     nodes: &Nodes<D>,
     said: &Snapshots,
     (units, newest): (u64, u64),
-) -> Result<Option<(Pins, Vec<u64>)>, FsError> {
+    gives_up: bool,
+) -> Result<Option<(Pins, LostLines)>, FsError> {
     if !said.makes_sense(units) {
         return Ok(None);
     }
-    let Some(all) = read_lines(nodes, said).await? else { return Ok(None) };
+    let (all, of_snapshots) = read_lines(nodes, said).await?;
+    if !of_snapshots.is_empty() && !gives_up {
+        return Err(FsError::Corrupt);
+    }
+    let Some(all) = all else { return Ok(None) };
     let Some((lists, lost)) = read_lists(nodes, said, units).await? else { return Ok(None) };
     let updates = || all.values().map(|(told, _): &(Told, u64)| told.update);
     let do_rise = updates().zip(updates().skip(1)).all(|(one, next)| one < next);
@@ -68,19 +82,22 @@ pub async fn read_pins<D: Disk>(
     }
     let mut died = Occupied::default();
     nodes.note_leaves(&Stem::Died, None, said.died_slots, &mut died).await;
+    let lost = LostLines { snapshots: of_snapshots, lists: lost };
     Ok(Some((Pins::new(said, all, lists, died), lost)))
 }
 
 async fn read_lines<D: Disk>(
     nodes: &Nodes<D>,
     said: &Snapshots,
-) -> Result<Option<BTreeMap<u64, (Told, u64)>>, FsError> {
-    let mut all = BTreeMap::new();
+) -> Result<(Option<BTreeMap<u64, (Told, u64)>>, Vec<u64>), FsError> {
+    let (mut all, mut lost) = (BTreeMap::new(), Vec::new());
     let blocks: Vec<u64> = (0..said.line_slots.div_ceil(LINES)).collect();
     for some in blocks.chunks(AT_ONCE) {
-        for (block, bytes) in nodes.pieces(&Stem::Snapshots, some).await? {
+        let (read, of_these) = pieces_left(nodes, &Stem::Snapshots, some).await?;
+        lost.extend(of_these);
+        for (block, bytes) in read {
             for slot in block * LINES..(block + 1) * LINES {
-                let Ok(told) = Line::read(&bytes, slot) else { return Ok(None) };
+                let Ok(told) = Line::read(&bytes, slot) else { return Ok((None, lost)) };
                 let is_new = told.is_none_or(|told| {
                     let is_there = slot < said.line_slots;
                     let sizes = [told.files, told.directories, told.units, told.nodes];
@@ -88,12 +105,12 @@ async fn read_lines<D: Disk>(
                     is_there && are_small && all.insert(told.number, (told, slot)).is_none()
                 });
                 if !is_new {
-                    return Ok(None);
+                    return Ok((None, lost));
                 }
             }
         }
     }
-    Ok(Some(all))
+    Ok((Some(all), lost))
 }
 
 async fn read_lists<D: Disk>(

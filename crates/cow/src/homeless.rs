@@ -211,7 +211,7 @@ impl<D: Disk> Homeless<'_, D> {
     }
 
     /// Sets the target of `..` of a directory, if its first block can be read.
-    async fn set_above(&self, ino: u64, above: u64) {
+    pub async fn set_above(&self, ino: u64, above: u64) {
         let Ok(home) = self.home(ino).await else { return };
         let stem = Stem::File(ino, home, ino % INODES);
         let Ok(Some(node)) = self.nodes.get(&stem, 0, 0).await else { return };

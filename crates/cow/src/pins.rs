@@ -223,6 +223,13 @@ impl Pins {
         }
     }
 
+    /// Corrects the counts of blocks of metadata: all, and those that snapshots hold.
+    pub fn count_anew(&self, (nodes, pinned): (u64, u64)) {
+        self.nodes.set(nodes);
+        self.pinned.set(pinned);
+        self.pinned_until.set(self.newest().unwrap_or(0));
+    }
+
     /// Adds a snapshot with this record.
     pub fn pin(&self, told: Told, slot: u64) {
         let newer = self.newest().is_none_or(|newest| newest < told.update);

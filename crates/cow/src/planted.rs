@@ -7,6 +7,8 @@ planted::bugs! {
     StaleSums,
     /// Chains are not written.
     UnwrittenChains,
+    /// The pointer to a block that is lost with its edits stays as it is.
+    KeptPointers,
     /// Any other version of a block is the right one.
     BelievedVersions,
     /// An opening never reuses a place of a list that was free before it.

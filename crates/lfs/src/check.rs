@@ -20,11 +20,12 @@ use directory::entry::CHUNK_SIZE;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use runtime::Runtime;
-use vfs::FileKind;
+use vfs::{FileKind, FsError};
+use vnode::chain::Chain;
 
 use crate::error::OpenError;
 use crate::log::Log;
-use crate::open::recovered;
+use crate::open::{Purpose, recovered};
 
 /// Defines the laws: variant, short name, and the law as a sentence.
 macro_rules! laws {
@@ -62,6 +63,8 @@ laws! {
     Entry, "dir.entry", "A directory is whole entries, and its dots lead where they should.";
     Target, "dir.target", "A name leads to a file.";
     Data, "data.sum", "The data of a file can be read, and fits its checksum.";
+    Log, "log.whole", "The log since the last checkpoint can be read to its end.";
+    Lines, "snapshots.lines", "The lines of snapshots can be read.";
     Lists, "snapshots.lists", "Dead lists can be read to their ends.";
     Dead, "snapshots.dead", "A block that only snapshots hold is on one dead list.";
 }
@@ -116,34 +119,45 @@ pub struct Checked {
 }
 
 /// A file that was found.
-struct Known {
-    kind: FileKind,
-    links: u32,
+pub(crate) struct Known {
+    pub(crate) kind: FileKind,
+    pub(crate) links: u32,
     /// Names that lead to it, with the dots of directories.
-    names: u32,
+    pub(crate) names: u32,
     /// One of its names, and the directory that has it.
-    name: Option<(u64, String)>,
-    units: u64,
+    pub(crate) name: Option<(u64, String)>,
+    /// Units as its inode has them, and those that were found.
+    pub(crate) units: u64,
+    pub(crate) found: u64,
+    /// The directory to which '..' of it leads, if it is a directory.
+    pub(crate) above: Option<u64>,
 }
 
-struct Look<'a> {
+/// A look at all blocks, and the findings.
+pub(crate) struct Look<'a> {
     log: &'a Log,
     /// Whether data is read.
     is_full: bool,
-    seen: BTreeSet<u64>,
+    pub(crate) seen: BTreeSet<u64>,
     /// Blocks of the live tree that memory has otherwise than the disk.
     changed: BTreeSet<u64>,
     /// Blocks of snapshots.
     held: BTreeSet<u64>,
     /// Units on dead lists; none if a list cannot be read.
     dead: Option<BTreeSet<u64>>,
-    /// The snapshot that is looked at.
-    snapshot: Option<String>,
-    files: BTreeMap<u64, Known>,
+    /// Blocks that snapshots alone hold, each with its birth and the first snapshot without it.
+    pub(crate) died: Vec<(Run, u64, u64)>,
+    /// Blocks of metadata of the live tree, and those of them that snapshots hold.
+    pub(crate) nodes: (u64, u64),
+    /// A block could not be read, and may come back.
+    pub(crate) has_unread: bool,
+    /// The snapshot that is looked at, and the number of the one after it.
+    snapshot: Option<(String, u64)>,
+    pub(crate) files: BTreeMap<u64, Known>,
     /// Names: the directory, the name, and the file.
     names: Vec<(u64, String, u64)>,
-    /// The directories to which '..' leads.
-    above: BTreeMap<u64, u64>,
+    /// Files that have names and no inode.
+    pub(crate) missing: BTreeSet<u64>,
     checked: Checked,
     tell: &'a mut dyn FnMut(u64, u64),
 }
@@ -160,32 +174,61 @@ pub async fn check(
     tell: &mut dyn FnMut(u64, u64),
 ) -> Result<Checked, OpenError> {
     let device: Rc<dyn BlockDevice> = Rc::new(ScratchDevice::new(device));
-    let found = recovered(device, runtime, (32 << 20, false)).await?;
-    let log = found.log;
-    let mut look = Look {
-        log: &log,
-        is_full,
-        seen: BTreeSet::new(),
-        changed: BTreeSet::new(),
-        held: BTreeSet::new(),
-        dead: Some(BTreeSet::new()),
-        snapshot: None,
-        files: BTreeMap::new(),
-        names: Vec::new(),
-        above: BTreeMap::new(),
-        checked: Checked { is_at_rest: found.is_at_rest, ..Checked::default() },
-        tell,
-    };
-    for stem in [Stem::Answers, Stem::Snapshots, Stem::Lists, Stem::Died, Stem::Inodes] {
-        look.tree(&stem, None, 0, &mut 0).await;
+    let found = recovered(device, runtime, (32 << 20, false), Purpose::Checking).await?;
+    let mut look = Look::new(&found.log, is_full, tell);
+    look.checked.is_at_rest = found.is_at_rest;
+    if let Some(summary) = found.given_up {
+        let found = format!("summary {summary} damaged, and later ones behind it");
+        look.wrong(Law::Log, None, found, "whole ones");
     }
-    look.lists().await;
-    look.snapshots().await;
-    look.judge_names(&found.chains);
-    look.judge_space();
-    look.judge_counts();
+    if found.has_lost_table {
+        look.wrong(Law::Table, None, "a part of the table lost".into(), "a whole one");
+    }
+    for block in &found.lost.snapshots {
+        look.wrong(
+            Law::Lines,
+            None,
+            format!("block {block}, which is damaged"),
+            "a block of lines",
+        );
+    }
+    look.all(&found.chains).await;
     look.name_paths();
     Ok(look.checked)
+}
+
+impl<'a> Look<'a> {
+    pub(crate) fn new(log: &'a Log, is_full: bool, tell: &'a mut dyn FnMut(u64, u64)) -> Self {
+        Self {
+            log,
+            is_full,
+            seen: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            held: BTreeSet::new(),
+            dead: Some(BTreeSet::new()),
+            died: Vec::new(),
+            nodes: (0, 0),
+            has_unread: false,
+            snapshot: None,
+            files: BTreeMap::new(),
+            names: Vec::new(),
+            missing: BTreeSet::new(),
+            checked: Checked::default(),
+            tell,
+        }
+    }
+
+    /// Looks at everything.
+    pub(crate) async fn all(&mut self, chains: &[Chain]) {
+        for stem in [Stem::Answers, Stem::Snapshots, Stem::Lists, Stem::Died, Stem::Inodes] {
+            self.tree(&stem, None, 0, &mut 0).await;
+        }
+        self.lists().await;
+        self.snapshots().await;
+        self.judge_names(chains);
+        self.judge_space();
+        self.judge_counts();
+    }
 }
 
 impl Look<'_> {
@@ -203,7 +246,7 @@ impl Look<'_> {
         *self.checked.counts.entry(law).or_default() += 1;
         if self.checked.wrong.len() < TOLD {
             let expected = expected.to_owned();
-            let (path, snapshot) = (None, self.snapshot.clone());
+            let (path, snapshot) = (None, self.snapshot.as_ref().map(|it| it.0.clone()));
             self.checked.wrong.push(Wrong { law, ino, path, snapshot, block, found, expected });
         }
     }
@@ -258,6 +301,10 @@ impl Look<'_> {
                 } else if !pointer.is_null() && !is_held {
                     self.hold((ino, index), pointer, count);
                 }
+                let is_pinned = self.log.pins.holds(pointer.birth.get()) && !pointer.is_null();
+                if !is_data && !is_held && matches!(stem, Stem::Inodes | Stem::File(..)) {
+                    self.nodes = (self.nodes.0 + 1, self.nodes.1 + u64::from(is_pinned));
+                }
                 if in_memory.as_ref().is_some_and(|node| node.is_dirty()) {
                     self.changed.insert(pointer.address.get());
                 }
@@ -290,6 +337,7 @@ impl Look<'_> {
                     Ok(Some(node)) => self.leaf(stem, node).await,
                     Ok(None) => {}
                     Err(error) => {
+                        self.has_unread |= error == FsError::Io;
                         let found = format!("block {index} of level {level}: {error}");
                         self.wrong_at(Law::Block, (ino, None), found, "a whole block");
                     }
@@ -332,7 +380,9 @@ impl Look<'_> {
                 continue;
             };
             let links = facts.links;
-            let known = Known { kind: facts.kind, links, names: 0, name: None, units: facts.units };
+            let (names, name, found, above) = (0, None, 0, None);
+            let known =
+                Known { kind: facts.kind, links, names, name, units: facts.units, found, above };
             self.files.insert(ino, known);
             let total = self.log.live.files.get();
             (self.tell)(self.files.len() as u64, total);
@@ -343,6 +393,7 @@ impl Look<'_> {
                 self.tree(&stem, None, end, &mut units).await;
             }
             self.checked.held_bytes += units * UNIT as u64;
+            self.files.entry(ino).and_modify(|known| known.found = units);
             if units != facts.units {
                 self.wrong(
                     Law::Size,
@@ -388,6 +439,8 @@ impl Look<'_> {
         }
         self.dead = dead;
         self.hold((ino, lbn), pointer, units);
+        let next = self.snapshot.as_ref().map_or(0, |&(_, next)| next);
+        self.died.push((Run { start: first, length: units }, pointer.birth.get(), next));
         true
     }
 
@@ -425,10 +478,14 @@ impl Look<'_> {
         }
     }
 
-    /// Looks at the trees of snapshots.
+    /// Looks at the trees of snapshots, the newest first: so a block is met in the last one that
+    /// holds it.
     async fn snapshots(&mut self) {
-        for told in self.log.pins.holding() {
-            self.snapshot = Some(String::from_utf8_lossy(told.name.as_bytes()).into_owned());
+        let mut next = self.log.pins.next_number();
+        for told in self.log.pins.holding().into_iter().rev() {
+            let name = String::from_utf8_lossy(told.name.as_bytes()).into_owned();
+            self.snapshot = Some((name, next));
+            next = told.number;
             let stem = Stem::Pinned(Rc::new(told.inodes));
             self.tree(&stem, None, 0, &mut 0).await;
         }
@@ -456,7 +513,10 @@ impl Look<'_> {
                 match name {
                     _ if !entry.is_live() => {}
                     b"." if is_first && number == 0 && target == ino => {}
-                    b".." if is_first && number == 0 => _ = self.above.insert(ino, target),
+                    b".." if is_first && number == 0 => {
+                        let known = self.files.get_mut(&ino);
+                        known.into_iter().for_each(|known| known.above = Some(target));
+                    }
                     b"." | b".." => {
                         self.wrong(
                             Law::Entry,
@@ -475,18 +535,19 @@ impl Look<'_> {
     }
 
     /// Compares names with files.
-    fn judge_names(&mut self, chains: &[vnode::chain::Chain]) {
+    fn judge_names(&mut self, chains: &[Chain]) {
         for (directory, name, target) in std::mem::take(&mut self.names) {
             let Some(known) = self.files.get_mut(&target) else {
                 let found = format!("'{name}', which leads to inode {target}");
+                self.missing.insert(target);
                 self.wrong(Law::Target, Some(directory), found, "a name of a file");
                 continue;
             };
             known.names += 1;
-            let is_directory = known.kind == FileKind::Directory;
+            let (is_directory, above) = (known.kind == FileKind::Directory, known.above);
             known.name.get_or_insert((directory, name));
             if is_directory {
-                if self.above.get(&target) != Some(&directory) {
+                if above != Some(directory) {
                     self.wrong(Law::Entry, Some(target), "'..' elsewhere".into(), "its directory");
                 }
                 // '.' of it, and '..' to the directory that has it.

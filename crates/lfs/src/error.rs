@@ -60,6 +60,12 @@ pub enum OpenError {
     /// The label is too long.
     #[error("a label has {LABEL} bytes at most")]
     Label,
+    /// A block cannot be read now.
+    #[error(
+        "the disk cannot read a part of it, which a repair would give up: repeat this when the \
+         disk reads it again, or copy the volume to another disk first"
+    )]
+    Unread,
     /// A request to the disk failed.
     #[error("{0}")]
     Io(IoError),

@@ -2,7 +2,7 @@
 
 use block::{BlockDevice, Buffer};
 use bytes::Bytes;
-use cow::{Secret, UNIT};
+use cow::{Secret, UNIT, sum};
 use futures::future::join_all;
 
 use crate::error::OpenError;
@@ -11,6 +11,7 @@ use crate::format::head::VolumeHead;
 use crate::format::region::Region;
 use crate::format::shape::Shape;
 use crate::format::table::{self, Line, ROWS};
+use crate::planted::{Bug, is_planted};
 
 /// Units of the table that are read at once.
 const PIECE: u64 = 64;
@@ -84,6 +85,7 @@ pub(crate) async fn root(device: &dyn BlockDevice) -> Result<Root, OpenError> {
 }
 
 /// The table of a checkpoint.
+#[derive(Default)]
 pub(crate) struct Table {
     pub(crate) lines: Vec<Line>,
     /// Copies of blocks that are not as this checkpoint has them, or that no flush may have
@@ -91,14 +93,24 @@ pub(crate) struct Table {
     pub(crate) stale: Vec<(u64, Bytes)>,
     /// The highest checkpoint that wrote a block.
     pub(crate) highest: u64,
+    /// A part of it is lost.
+    pub(crate) is_lost: bool,
 }
 
 /// Reads the table. The later of the two copies of a block counts, unless it is of a later
 /// checkpoint.
-pub(crate) async fn table(device: &dyn BlockDevice, root: &Root) -> Result<Table, OpenError> {
+///
+/// # Errors
+/// [`OpenError::Damaged`] if a part is lost, unless `gives_up`.
+pub(crate) async fn table(
+    device: &dyn BlockDevice,
+    root: &Root,
+    gives_up: bool,
+) -> Result<Table, OpenError> {
     let Root { head, region, .. } = root;
     let blocks = region.rows.div_ceil(ROWS as u64);
-    let mut table = Table { lines: Vec::new(), stale: Vec::new(), highest: 0 };
+    let mut table = Table::default();
+    let mut sums = 0_u64;
     for first in (0..blocks).step_by(PIECE as usize) {
         let end = (first + PIECE).min(blocks);
         let copies = read_copies(device, &head.shape, first..end).await;
@@ -113,9 +125,13 @@ pub(crate) async fn table(device: &dyn BlockDevice, root: &Root) -> Result<Table
             table.highest = table.highest.max(numbers.max().unwrap_or(0));
             let counts = both.iter().flatten().filter(|(at, ..)| *at <= region.number);
             let newest = counts.max_by_key(|(number, ..)| *number);
-            let (number, lines, right) =
-                newest.ok_or(OpenError::Damaged("both copies of a part of the table"))?;
+            let Some((number, lines, right)) = newest else {
+                table.is_lost = true;
+                table.lines.extend([Line::default(); ROWS]);
+                continue;
+            };
             table.lines.extend(lines);
+            sums = sums.wrapping_add(if *number == region.number { sum(right) } else { 0 });
             // The second copy of a block of the newest checkpoint may be in a cache alone.
             let is_doubted = *number == region.number;
             for (copy, unit) in units.into_iter().enumerate() {
@@ -127,6 +143,11 @@ pub(crate) async fn table(device: &dyn BlockDevice, root: &Root) -> Result<Table
         }
     }
     table.lines.truncate(region.rows as usize);
+    // An earlier version of a block is no version.
+    table.is_lost |= sums != region.table && !is_planted(Bug::EarlierLines);
+    if table.is_lost && !gives_up {
+        return Err(OpenError::Damaged("a part of the table is lost"));
+    }
     Ok(table)
 }
 

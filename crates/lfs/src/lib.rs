@@ -16,7 +16,7 @@
 //! * [`found`](look): the root of a volume. `recover`: the chain of summaries.
 //! * `log`: batches of changes. `room`: who may take how much. `deaths`, `lists`: the blocks that
 //!   snapshots alone hold. `checkpoint`, `cleaner`.
-//! * `engine`, `snapshots`, `work`: the verbs. `mkfs`, `open`, `look`, `check`.
+//! * `engine`, `snapshots`, `work`: the verbs. `mkfs`, `open`, `look`, `check`, `repair`.
 //!
 //! Invariants:
 //! 1. A reply waits until the summary with its change is on stable storage, and all before it.
@@ -49,6 +49,7 @@ mod open;
 #[doc(hidden)]
 pub mod planted;
 mod recover;
+mod repair;
 mod room;
 mod rows;
 mod snapshots;
@@ -62,3 +63,4 @@ pub use log::Totals;
 pub use look::{Seen, look, set_label};
 pub use mkfs::{MkfsOptions, mkfs, plan};
 pub use open::{OpenOptions, open};
+pub use repair::repair;

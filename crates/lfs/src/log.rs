@@ -98,6 +98,8 @@ pub(crate) struct Batch {
     ranges: Vec<Range>,
     riding: Vec<(u64, Bytes)>,
     needs_flush: bool,
+    /// It records no change.
+    is_bare: bool,
 }
 
 /// Totals since the volume was opened.
@@ -148,6 +150,8 @@ pub struct Log {
     /// Those before were forgotten.
     pub(crate) answers_from: Cell<u64>,
     is_running: Cell<bool>,
+    /// Rot in the last batch would be taken for a cut.
+    needs_successor: Cell<bool>,
     /// A task makes sure that changes that wait for others become due.
     waits: Cell<bool>,
     /// Blocks that UNSTABLE data has claimed.
@@ -218,6 +222,7 @@ impl Log {
             answers_begun: Cell::new(found.answers_begun),
             answers_from: Cell::new(found.answers_from),
             is_running: Cell::default(),
+            needs_successor: Cell::default(),
             waits: Cell::default(),
             claimed: Cell::default(),
             placing: Cell::default(),
@@ -362,7 +367,7 @@ impl Log {
     /// it is not taken for a cut.
     pub(crate) fn follow(&self) {
         let is_last = self.chain.get().sequence == self.flushed.get() + 1;
-        if is_last && self.flushed.get() > 0 && !self.is_busy() && self.totals.get().commits > 0 {
+        if is_last && self.needs_successor.get() && !self.is_busy() {
             self.open.borrow_mut().is_due = true;
             self.kick();
         }
@@ -411,7 +416,7 @@ impl Log {
     }
 
     fn is_batch_next(&self) -> bool {
-        self.open.borrow().is_due && (self.barrier.get() == 0 || is_planted(Bug::EarlyTold))
+        self.open.borrow().is_due && self.barrier.get() == 0
     }
 
     async fn run(self: Rc<Self>) {
@@ -469,6 +474,7 @@ impl Log {
         if !has_left && self.rows.clean() < leaving + self.for_batch() {
             return None;
         }
+        let is_bare = self.is_bare();
         let open = std::mem::take(&mut *self.open.borrow_mut());
         let Open { through, answers, freed, written, riding, edits, .. } = open;
         let needs_flush = !written.is_empty();
@@ -501,7 +507,8 @@ impl Log {
             totals.written_bytes += writes.values().map(|data| data.len() as u64).sum::<u64>();
         });
         let (riding, ranges) = (riding.into_iter().collect(), runs(writes, LONGEST));
-        Some(Batch { through, sequence: link.sequence, ranges, riding, needs_flush })
+        let sequence = link.sequence;
+        Some(Batch { through, sequence, ranges, riding, needs_flush, is_bare })
     }
 
     /// Clean segments that the next summary takes, at most.
@@ -627,6 +634,7 @@ impl Log {
     fn durable(&self, batch: Batch) {
         assert_eq!(batch.sequence, self.flushed.get() + 1, "invariant 3: in their order");
         self.flushed.set(batch.sequence);
+        self.needs_successor.set(!batch.is_bare);
         for (address, data) in &batch.riding {
             // A block that was freed meanwhile stays away from the cache.
             let start = address * UNIT as u64;

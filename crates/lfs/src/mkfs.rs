@@ -215,6 +215,7 @@ fn first_checkpoint(
     (0..used).for_each(|index| line.present.set(index));
     line.used = line.present;
     let table = table::write(0, &[Line::default(), line], 1, secret);
+    region.table = sum(&table);
     blocks.extend(shape.tables().map(|place| (place, table.clone())));
     blocks.extend(shape.regions(0).map(|place| (place, region.write(0, secret))));
     blocks

@@ -21,9 +21,9 @@ use cow::floor::{Floor, limits};
 use cow::format::answers;
 use cow::format::inode::Record;
 use cow::format::snapshot::Snapshots;
-use cow::found_pins::read_pins;
+use cow::found_pins::{LostLines, read_pins};
 use cow::live::Live;
-use cow::{Head, ROOT, Run, Stem, UNIT, sum};
+use cow::{Head, ROOT, Run, Stem, Tree, UNIT, sum};
 use runtime::Runtime;
 use vfs::{FsError, LoggedReply};
 use vnode::{Files, FilesOptions};
@@ -75,6 +75,17 @@ const DIRTY_MOST: u64 = 256 << 20;
 /// Blocks of replies that are read at once.
 const AT_ONCE: usize = 256;
 
+/// The purpose for which a volume is recovered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It is served: nothing that was acknowledged is given up.
+    Serving,
+    /// It is checked: damage is passed over.
+    Checking,
+    /// It is repaired: dead lists are made anew.
+    Repairing,
+}
+
 /// The parts of a volume with this root: its head, its region, and which of the two that is; its
 /// table; the number of its next checkpoint; and bytes for caches, and whether data is cached.
 pub(crate) async fn assemble(
@@ -83,7 +94,8 @@ pub(crate) async fn assemble(
     (head, region, turn): (&VolumeHead, &Region, u64),
     lines: &[Line],
     (number, cache_bytes, keeps_data): (u64, usize, bool),
-) -> Result<(Rc<Log>, Rc<Budget>), OpenError> {
+    purpose: Purpose,
+) -> Result<(Rc<Log>, Rc<Budget>, LostLines), OpenError> {
     let shape = head.shape;
     let rows = Rc::new(Rows::new(shape, lines, number).map_err(OpenError::Damaged)?);
     let block_size = shape.block * UNIT as u64;
@@ -92,14 +104,20 @@ pub(crate) async fn assemble(
     let path = DataPath::new(logical, budget.clone(), (block_size, block_size)).with_sums(sum);
     let path = Rc::new(path);
     let names = Names(rows.clone());
-    let nodes = Nodes::new(names, path.clone(), budget.clone(), region.trees, head.secret);
+    let (mut trees, mut said) = (region.trees, region.snapshots);
+    if purpose == Purpose::Repairing {
+        (trees[4], trees[5]) = (Tree::default(), Tree::default());
+        (said.list_slots, said.died_slots) = (0, 0);
+    }
+    let [_, _, _, lines, lists, died, _] = trees;
+    let said = Snapshots { lines, lists, died, ..said };
+    let nodes = Nodes::new(names, path.clone(), budget.clone(), trees, head.secret);
     let nodes = Rc::new(nodes);
-    let [_, _, _, lines, lists, died, _] = region.trees;
-    let said = Snapshots { lines, lists, died, ..region.snapshots };
-    let found = read_pins(&nodes, &said, (shape.units, region.number)).await?;
-    let (pins, lost) =
-        found.ok_or(OpenError::Damaged("what is told of snapshots makes no sense"))?;
-    for leaf in lost {
+    let (newest, gives_up) = ((shape.units, region.number), purpose != Purpose::Serving);
+    let found = read_pins(&nodes, &said, newest, gives_up).await?;
+    let damaged = OpenError::Damaged("the records of snapshots make no sense");
+    let (pins, lost) = found.ok_or(damaged)?;
+    for &leaf in &lost.lists {
         nodes.renew(&Stem::Lists, leaf).await?;
     }
     nodes.held_trees.begin(pins.holding().into_iter().map(|told| told.inodes));
@@ -116,7 +134,7 @@ pub(crate) async fn assemble(
         turn: 1 - turn,
     };
     let parts = ((nodes, rows, path), (Rc::new(pins), Rc::new(live)));
-    Ok((Log::new(runtime.clone(), device, parts.0, parts.1, found), budget))
+    Ok((Log::new(runtime.clone(), device, parts.0, parts.1, found), budget, lost))
 }
 
 /// The epoch of an opening: no other one has it, not even if a source of random numbers repeats
@@ -134,6 +152,12 @@ pub(crate) struct Recovered {
     pub(crate) chains: Vec<vnode::chain::Chain>,
     remembered: Vec<LoggedReply>,
     rolled_forward: RolledForward,
+    /// Blocks of lines that could not be read.
+    pub(crate) lost: LostLines,
+    /// The first batch that is given up.
+    pub(crate) given_up: Option<u64>,
+    /// A part of the table is lost.
+    pub(crate) has_lost_table: bool,
 }
 
 /// Recovers a volume in memory. The last batch, which perhaps no flush has covered, is written
@@ -145,23 +169,26 @@ pub(crate) async fn recovered(
     device: Rc<dyn BlockDevice>,
     runtime: &Runtime,
     (cache_bytes, keeps_data): (usize, bool),
+    purpose: Purpose,
 ) -> Result<Recovered, OpenError> {
     let began = runtime.clock.now();
     let root = root(&*device).await?;
-    let table = table(&*device, &root).await?;
+    let gives_up = purpose != Purpose::Serving;
+    let table = table(&*device, &root, gives_up).await?;
     let Root { head, region, turn, .. } = &root;
     let is_at_rest = region.is_at_rest;
     let chain = if is_at_rest {
         Chain::default()
     } else {
-        chain(&*device, &head.shape, region, &head.secret).await?
+        chain(&*device, &head.shape, (region, &head.secret), &table.lines, gives_up).await?
     };
     let region = of_chain(region, &chain);
     // A checkpoint that is not durable may have been sealed before the last changes of the chain.
     let number = region.number.max(table.highest) + 2;
     let memory = (number, cache_bytes, keeps_data);
     let of_root = (head, &region, *turn);
-    let (log, budget) = assemble(device.clone(), runtime, of_root, &table.lines, memory).await?;
+    let (log, budget, lost) =
+        assemble(device.clone(), runtime, of_root, &table.lines, memory, purpose).await?;
     log.nodes.mend_copies(&Stem::Inodes).await;
     let mut remembered = replies(&log).await?;
     replay(&log, &chain, &mut remembered).await?;
@@ -176,7 +203,17 @@ pub(crate) async fn recovered(
         duration_ms: runtime.clock.now().since(began).as_millis() as u64,
     };
     let chains = region.chains;
-    Ok(Recovered { log, budget, is_at_rest, chains, remembered, rolled_forward })
+    Ok(Recovered {
+        log,
+        budget,
+        is_at_rest,
+        chains,
+        remembered,
+        rolled_forward,
+        lost,
+        given_up: chain.given_up,
+        has_lost_table: table.is_lost,
+    })
 }
 
 /// Opens a volume, after recovery if it was cut off.
@@ -195,7 +232,7 @@ pub async fn open(
     let device: Rc<dyn BlockDevice> =
         if options.read_only { Rc::new(ScratchDevice::new(device)) } else { device };
     let memory = (options.cache_bytes, options.keeps_data);
-    let found = recovered(device, &runtime, memory).await?;
+    let found = recovered(device, &runtime, memory, Purpose::Serving).await?;
     let Recovered { log, budget, chains, remembered, rolled_forward, .. } = found;
     let generation = root_generation(&log).await?;
     log.begin_chain().map_err(OpenError::of_checkpoint)?;

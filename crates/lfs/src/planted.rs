@@ -31,6 +31,12 @@ planted::bugs! {
     OpenRows,
     /// A change of snapshots is acknowledged before its checkpoint.
     EarlyTold,
+    /// A start takes an earlier version of a block of the table.
+    EarlierLines,
+    /// A checkpoint counts when its region is at one end of the disk.
+    LoneRegions,
+    /// A repair forgets the blocks that snapshots alone hold.
+    ForgottenDeaths,
     /// A region is believed whatever the tags of its sectors are.
     UntaggedRegions,
 }

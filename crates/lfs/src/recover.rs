@@ -10,6 +10,8 @@
 //!
 //! Not asserted: 1, which cuts test.
 
+use std::collections::BTreeSet;
+
 use block::{BlockDevice, Buffer};
 use bytes::Bytes;
 use cow::{Secret, UNIT, sum};
@@ -19,7 +21,18 @@ use crate::format::INDEX_BITS;
 use crate::format::region::{Link, Region};
 use crate::format::shape::Shape;
 use crate::format::summary::{Contents, Summary};
+use crate::format::table::Line;
 use crate::planted::{Bug, is_planted};
+
+/// Units of segments in which later summaries are looked for.
+const BEHIND: u64 = 4096;
+
+/// The segments in which nothing is in use.
+fn clean(shape: &Shape, lines: &[Line]) -> impl Iterator<Item = u64> + use<> {
+    let used = lines.iter().filter(|line| !line.used.is_empty());
+    let used: BTreeSet<u64> = used.filter_map(|line| shape.segment_of(line.place)).collect();
+    (0..shape.segments()).filter(move |segment| !used.contains(segment))
+}
 
 /// The log since a checkpoint.
 #[derive(Default)]
@@ -30,6 +43,8 @@ pub(crate) struct Chain {
     pub(crate) again: Vec<(u64, Bytes)>,
     /// Bytes that were read.
     pub(crate) read_bytes: u64,
+    /// The first summary that is given up, though later ones are there.
+    pub(crate) given_up: Option<u64>,
 }
 
 /// A batch of the log.
@@ -48,26 +63,41 @@ struct Seen {
     link: Link,
 }
 
-/// Reads the chain that begins with a region.
+/// Reads the chain that begins with a region. With `gives_up` it ends where it is damaged.
 ///
 /// # Errors
 /// [`OpenError::Log`] if acknowledged changes would be lost; [`OpenError::Io`].
 pub(crate) async fn chain(
     device: &dyn BlockDevice,
     shape: &Shape,
-    region: &Region,
-    secret: &Secret,
+    (region, secret): (&Region, &Secret),
+    lines: &[Line],
+    gives_up: bool,
 ) -> Result<Chain, OpenError> {
     let (mut chain, mut seen) = (Chain::default(), Vec::<Seen>::new());
     let mut link = region.log;
     let reader = Reader { device, shape, epoch: region.epoch, secret };
-    while let Some(next) = reader.summary(&link).await? {
+    loop {
+        let next = match reader.summary(&link).await {
+            Err(_) if gives_up => {
+                chain.given_up = Some(link.sequence);
+                break;
+            }
+            next => next?,
+        };
+        let Some(next) = next else { break };
         chain.read_bytes += (next.units.len() * UNIT) as u64;
         link = Link { previous: sum(&next.units[0].1), ..next.summary.next };
         seen.push(next);
     }
-    if reader.has_later(&link).await? {
-        return Err(OpenError::Log(link.sequence));
+    let seen_in = seen.iter().flat_map(|it| it.units.iter().map(|unit| unit.0));
+    let passed: BTreeSet<u64> = seen_in.filter_map(|unit| shape.segment_of(unit)).collect();
+    let next = clean(shape, lines).filter(|segment| !passed.contains(segment));
+    if chain.given_up.is_none() && reader.has_later(&link, next).await? {
+        if !gives_up {
+            return Err(OpenError::Log(link.sequence));
+        }
+        chain.given_up = Some(link.sequence);
     }
     let flushed = seen.iter().map(|it| it.summary.flushed).max().unwrap_or(0);
     if let Some(last) = seen.last().filter(|it| it.summary.sequence > flushed) {
@@ -152,15 +182,23 @@ impl Reader<'_> {
     }
 
     /// Whether summaries of this opening follow a place where none is: in the rest of its segment,
-    /// or in the one that the log was to enter next.
-    async fn has_later(&self, link: &Link) -> Result<bool, OpenError> {
+    /// in the one that the log was to enter next, or in the segments after that, which are the
+    /// lowest of those that are clean. The data of one batch fills no more than [`BEHIND`].
+    async fn has_later(
+        &self,
+        link: &Link,
+        clean: impl Iterator<Item = u64>,
+    ) -> Result<bool, OpenError> {
         let Some(segment) = self.shape.segment_of(link.place) else {
             return Err(OpenError::Damaged("a place of the log is in no segment"));
         };
         let rest = link.place + 1..self.shape.units_of(segment).end;
         let ahead = link.ahead.filter(|&segment| segment < self.shape.segments());
-        let ranges = [Some(rest), ahead.map(|segment| self.shape.units_of(segment))];
-        for range in ranges.into_iter().flatten().filter(|range| !range.is_empty()) {
+        let most = (BEHIND / self.shape.segment).max(2) as usize;
+        let others = clean.filter(|&other| other != segment && Some(other) != ahead).take(most);
+        let segments = ahead.into_iter().chain(others);
+        let ranges = [rest].into_iter().chain(segments.map(|other| self.shape.units_of(other)));
+        for range in ranges.filter(|range| !range.is_empty()) {
             let bytes = self.read(range.start, range.end - range.start).await?;
             for (place, block) in range.zip(bytes.chunks(UNIT)) {
                 let summary = Summary::read(block, place, self.epoch, self.secret);

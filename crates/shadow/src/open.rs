@@ -207,6 +207,7 @@ pub(crate) async fn read_pins_left(
     units: u64,
 ) -> Result<(Pins, Vec<u64>), OpenError> {
     let newest = (units, superblock.number);
-    let found = found_pins::read_pins(nodes, &superblock.snapshots, newest).await?;
+    let found = found_pins::read_pins(nodes, &superblock.snapshots, newest, false).await?;
+    let found = found.map(|(pins, lost)| (pins, lost.lists));
     found.ok_or(OpenError::Damaged("what is told of snapshots makes no sense"))
 }

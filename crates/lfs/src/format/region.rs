@@ -58,6 +58,8 @@ pub struct Region {
     pub counts: Counts,
     /// Rows from this one on were never in use.
     pub rows: u64,
+    /// The sum of the checksums of the blocks of the table that the checkpoint wrote.
+    pub table: u64,
     /// Units in use.
     pub used: u64,
     /// Blocks of replies that were ever begun.
@@ -88,7 +90,7 @@ impl Region {
             body.u64(tree.twin);
         }
         write_counts(&mut body, &self.counts, &self.chains);
-        let counts = [self.rows, self.used, self.answers_begun, self.answers_from];
+        let counts = [self.rows, self.table, self.used, self.answers_begun, self.answers_from];
         counts.into_iter().for_each(|count| body.u64(count));
         write_snapshots(&mut body, &self.snapshots);
         write_link(&mut body, &self.log);
@@ -109,7 +111,7 @@ impl Region {
             tree.twin = body.u64()?;
         }
         let (counts, chains) = read_counts(&mut body)?;
-        let (rows, used) = (body.u64()?, body.u64()?);
+        let (rows, table, used) = (body.u64()?, body.u64()?, body.u64()?);
         let (answers_begun, answers_from) = (body.u64()?, body.u64()?);
         let snapshots = read_snapshots(&mut body)?;
         let log = read_link(&mut body)?;
@@ -120,6 +122,7 @@ impl Region {
             trees,
             counts,
             rows,
+            table,
             used,
             answers_begun,
             answers_from,
@@ -236,7 +239,7 @@ pub(crate) fn read_counts(body: &mut Reader<'_>) -> Option<(Counts, Vec<Chain>)>
 
 const _: () = {
     let trees = TREES * (9 + WIDTH * size_of::<Pointer>());
-    let rest = 9 + 44 + 32 + 68 + 32 + cow::chains::CHAINS * 20;
+    let rest = 9 + 44 + 40 + 68 + 32 + cow::chains::CHAINS * 20;
     assert!(trees + rest <= FIRST + (UNIT / SECTOR - 1) * OTHERS);
 };
 

@@ -88,4 +88,20 @@ impl Rows {
             }
         }
     }
+
+    /// Makes the units in use those that are held, as far as rows have them.
+    pub(crate) fn recount(&self, is_held: impl Fn(u64) -> bool) {
+        let all = self.inner.borrow().rows.len() as u32;
+        for row in 0..all {
+            let line = self.inner.borrow().rows[row as usize].line;
+            for index in line.present.indexes() {
+                let unit = Run::of(super::joined(row, index));
+                match (is_held(unit.start), line.used.has(index)) {
+                    (true, false) => self.replay_take(unit).expect("it is there, and not in use"),
+                    (false, true) => assert!(self.lose(unit), "invariant 5"),
+                    _ => {}
+                }
+            }
+        }
+    }
 }

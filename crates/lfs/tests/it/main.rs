@@ -6,3 +6,4 @@ mod full;
 mod kit;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod rotten;
