@@ -27,7 +27,7 @@ use crate::saved::saved_of;
 use crate::scrub::Scrubs;
 use crate::sets::Orders;
 use crate::size::show_size;
-use crate::stack::{OpenSet, Stack};
+use crate::stack::{OpenSet, Stack, tell_damaged_record};
 use crate::volume::Volume;
 use crate::words;
 
@@ -131,13 +131,16 @@ async fn rehearse(
     cache_bytes: usize,
     runtime: &Runtime,
 ) -> Result<(), Failure> {
-    let Stack { disk, log, .. } = volume.open(Access::ReadOnly, device, runtime).await?;
+    let Stack { disk, log, set, .. } = volume.open(Access::ReadOnly, device, runtime).await?;
     let softdep = volume.settings.softdep.options();
     let options = OpenOptions { cache_bytes, softdep, ..OpenOptions::default() };
     let open = volume.design().work().open;
     let disks = Disks { log, ..Disks::alone(disk) };
     let opened = open(disks, runtime.clone(), &options, &mut |_| ()).await;
-    let opened = opened.map_err(|error| Failure::refused(&volume.path, volume.words(), error))?;
+    let opened = opened.map_err(|error| {
+        set.iter().for_each(|open| tell_damaged_record(&volume.path, &open.set));
+        Failure::refused(&volume.path, volume.words(), error)
+    })?;
     let _ = opened.files.shutdown().await; // nothing was changed
     Ok(())
 }

@@ -333,6 +333,9 @@ impl Volume {
             let disks = members.iter().map(|member| member.path.clone()).collect();
             Failure::Set { path: self.path.clone(), source, disks }
         })?;
+        if is_written {
+            tell_damaged_record(&self.path, &set);
+        }
         let label = set.label();
         let sorted = Sorted::of(&label, &members, devices, &last);
         let Sorted { moved, returned, strangers } = sorted;
@@ -541,4 +544,16 @@ fn late_of(slots: &[Slot], members: &[Member]) -> BTreeSet<usize> {
     let is_late =
         |&slot: &usize| slots[slot].standing == Standing::Stale && !is_found(&slots[slot]);
     (0..slots.len()).filter(is_late).collect()
+}
+
+/// Reports a damaged record behind the last good one of a set's log. It may be on missing members.
+pub(crate) fn tell_damaged_record(path: &Path, set: &Set) {
+    if let Some(record) = set.status().done.damaged_record {
+        words::say(format_args!(
+            "{}: record {record} of the set, the last of the log, is damaged: a cut did that \
+             before anything was answered, or it has rotted, and what was written last is lost \
+             unless a disk that is away has it",
+            path.display()
+        ));
+    }
 }

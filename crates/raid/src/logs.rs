@@ -58,6 +58,9 @@ pub(crate) struct Logs {
     /// Places of the ring of which it is unknown whether a later record begins there: their offset,
     /// and the slots that could not read the block there, or all of the record that begins there.
     unread: BTreeMap<u64, Vec<usize>>,
+    /// Number of a record later than all these that members have damaged: a cut has torn it, or it
+    /// has rotted.
+    pub(crate) damaged: Option<u64>,
 }
 
 /// What a member's log gives.
@@ -69,6 +72,8 @@ struct OfMember {
     unread: Vec<u64>,
     /// Records that begin in a readable block and have an unreadable one: their offset and number.
     unread_in_part: Vec<(u64, u64)>,
+    /// Numbers of records that can be read and do not fit their checksums.
+    damaged: Vec<u64>,
 }
 
 impl Logs {
@@ -148,11 +153,12 @@ pub(crate) async fn read_logs(members: &Members, size: u64, apart: &[Rc<dyn Bloc
 async fn read_all(members: &Members, size: u64, apart: &[Rc<dyn BlockDevice>]) -> Logs {
     let mut found: BTreeMap<u64, Vec<(Found, usize)>> = BTreeMap::new();
     let mut unread: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    let mut unread_in_part = Vec::new();
+    let (mut unread_in_part, mut damaged) = (Vec::new(), Vec::new());
     for slot in members.slots().iter() {
         let log = read_log(members, slot, size).await;
         log.unread.into_iter().for_each(|at| unread.entry(at).or_default().push(slot));
         unread_in_part.extend(log.unread_in_part.into_iter().map(|it| (slot, it)));
+        damaged.extend(log.damaged);
         log.found.into_iter().for_each(|one| count(&mut found, one));
     }
     let mut logs_apart = Vec::new();
@@ -191,7 +197,8 @@ async fn read_all(members: &Members, size: u64, apart: &[Rc<dyn BlockDevice>]) -
     };
     let may_hide_apart = logs_apart.iter().flat_map(in_part).any(is_unread)
         || (!was_left || is_planted(Bug::SoughtInVain)) && !apart.is_empty() && next.any(is_unread);
-    Logs { records, unread, may_hide_apart }
+    let damaged = damaged.into_iter().filter(|number| Some(*number) > last).max();
+    Logs { records, unread, may_hide_apart, damaged }
 }
 
 /// Adds a record to those that were found, or one more copy of it.
@@ -305,6 +312,8 @@ fn records_of(ring: &[u8], unread: Vec<u64>, label: &Label) -> OfMember {
             log.found.push(Found { record, is_apart: false, start, bytes });
         } else if unread.iter().any(|at| (start..start + bytes.len() as u64).contains(at)) {
             log.unread_in_part.extend(sequence_at(bytes).map(|number| (start, number)));
+        } else {
+            log.damaged.extend(sequence_at(bytes));
         }
     }
     let places = log.found.iter().map(|one| one.record.place);

@@ -131,6 +131,7 @@ async fn read_records(
     let is_asked = has_apart && !options.gives_up_log;
     let apart = if is_asked { &options.log_devices[..] } else { &[] };
     let logs = read_logs(members, size, apart).await;
+    members.counts.note(|done| done.damaged_record = logs.damaged);
     if options.accepts_loss {
         let is_lacking = has_apart && apart.is_empty();
         let may_lack = logs.may_lack_the_last(members, size) || is_lacking || logs.may_hide_apart;

@@ -51,6 +51,9 @@ pub struct Done {
     pub lacked_records: u64,
     /// Whether the log of such a set may also lack records later than all that were found.
     pub may_lack_the_last: bool,
+    /// Number of a record behind the last good one of the log that is damaged on each member that
+    /// has it: a cut has torn it before it was answered for, or it has rotted.
+    pub damaged_record: Option<u64>,
     /// Blocks of 4 KiB that the last scrub could not read and that disks may return later.
     pub unread: u64,
 }

@@ -1,8 +1,10 @@
 //! Starts without a disk, and the return of the disk.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 use raid::label::Label;
@@ -129,4 +131,55 @@ fn halves_that_were_served_apart_are_served_together_only_after_a_choice() {
     place.wait_for_reclaim();
     assert!(serving.stop().success());
     place.assert_whole(&[("both", &letter(1)), ("one", &letter(2))]);
+}
+
+/// Flips a bit in the last record of a member's log.
+fn rot_the_last_record(disk: &Path) {
+    let held = fs::read(disk).expect("it is ours");
+    let label = Label::decode(&held).expect("it is a member");
+    let blocks = (1 << 20..label.data_start as usize).step_by(4096);
+    let records = blocks.filter(|&at| held[at..].starts_with(b"prewrite"));
+    let number =
+        |at: &usize| u64::from_le_bytes(held[at + 32..at + 40].try_into().expect("8 bytes"));
+    let last = records.max_by_key(number).expect("the log has records");
+    super::flip(disk, last as u64 + 100);
+}
+
+/// Without its last record, the member left may be refused. The disk that is away has the record.
+#[test]
+fn a_last_record_that_is_damaged_on_the_only_member_left_is_reported() {
+    for is_damaged in [true, false] {
+        let place = Place::made("--raid1", 2, &[]);
+        let serving = Serving::start(&[&place.volume], &[]);
+        put(&serving, "data", "one", &letter(1));
+        serving.kill();
+        if is_damaged {
+            rot_the_last_record(&place.disks[0]);
+        }
+        let away = unplug(&place, MISSING);
+        let told = if is_damaged {
+            let refused = on("serve", &place.volume, &["--listen", "127.0.0.1:0"]);
+            assert_ne!(refused.code, 0, "{}", refused.errors);
+            refused.errors
+        } else {
+            let mut serving = Serving::start_saying(&[&place.volume], &[], &[], Stdio::piped());
+            let mut errors = serving.standard_error().expect("it was asked for");
+            place.wait_for_reclaim();
+            assert!(serving.stop().success());
+            let mut told = String::new();
+            errors.read_to_string(&mut told).expect("text");
+            told
+        };
+        assert_eq!(told.contains("the last of the log, is damaged"), is_damaged, "{told}");
+        fs::rename(away, &place.disks[MISSING]).expect("it is ours");
+        let mut serving = Serving::start_saying(&[&place.volume], &[], &[], Stdio::piped());
+        let mut errors = serving.standard_error().expect("it was asked for");
+        place.wait(|place| place.status()["state"] == "clean");
+        place.wait_for_reclaim();
+        assert!(serving.stop().success());
+        let mut told = String::new();
+        errors.read_to_string(&mut told).expect("text");
+        assert!(!told.contains("is damaged"), "the other disk has it: {told}");
+        place.assert_whole(&[("one", &letter(1))]);
+    }
 }
