@@ -91,6 +91,16 @@ pub(crate) enum Failure {
         /// Bytes lost.
         bytes: u64,
     },
+    /// A member of a set was filled, except for blocks that no disk gave.
+    #[error("{}: the member of slot {slot} is in, but {what}", path.display())]
+    Incomplete {
+        /// Path of the volume.
+        path: PathBuf,
+        /// The slot.
+        slot: usize,
+        /// The blocks that it lacks.
+        what: String,
+    },
     /// Part of the image to be written is on no disk of the set.
     #[error("{}: {bytes} bytes are lost, and are zeros in the image", path.display())]
     NotInImage {

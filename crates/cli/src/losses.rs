@@ -101,7 +101,7 @@ impl LossBook {
 
     /// Number of lost bytes, as far as their number is known.
     pub(crate) fn bytes(&self) -> u64 {
-        self.known.borrow().iter().filter_map(|loss| loss.length).sum()
+        bytes_of(&self.known.borrow())
     }
 
     /// Notes the end of a scrub with these findings, and saves what is lost.
@@ -118,6 +118,11 @@ impl LossBook {
         let Some(folder) = self.folder.clone() else { return };
         elsewhere(move || write(&folder, &known)).await.unwrap_or_else(words::say);
     }
+}
+
+/// Number of lost bytes, as far as their number is known.
+pub(crate) fn bytes_of(losses: &[Loss]) -> u64 {
+    losses.iter().filter_map(|loss| loss.length).sum()
 }
 
 /// Reads the losses from the folder of a volume. An invalid file counts as empty.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::{ask, change, follow, rebuild};
+use super::{ask, change, follow_fill, is_complete, rebuild};
 use crate::failure::Failure;
 use crate::volume::Volume;
 
@@ -53,14 +53,14 @@ pub(super) fn bring_online(
         Some(_) if is_background => {
             return Ok(writeln!(output, "{path}: the member of slot {slot} comes back")?);
         }
-        Some(answer) => follow(volume, &answer, "catching up")?,
-        None => change(volume, async |orders, stack| {
-            let returning = orders.begin_return(slot, disk.as_deref()).await?;
-            let member = returning.member;
-            rebuild(stack, returning, "catching up").await?;
-            orders.is_made(member, None).await;
-            Ok(())
-        })?,
+        Some(answer) => follow_fill(volume, slot, &answer, "catching up")?,
+        None => {
+            let lacking = change(volume, async |orders, stack| {
+                let returning = orders.begin_return(slot, disk.as_deref()).await?;
+                rebuild(orders, stack, returning, "catching up").await
+            })?;
+            is_complete(volume, slot, lacking)?;
+        }
     }
     Ok(writeln!(output, "{path}: the member of slot {slot} is in again")?)
 }

@@ -31,10 +31,10 @@ use server::reactor;
 
 use crate::failure::Failure;
 use crate::folder::real_place;
+use crate::losses::ScrubEnd;
 use crate::order::{self, bar};
 use crate::stack::{Stack, at_once};
 use crate::volume::Volume;
-use crate::words;
 pub(crate) use orders::Orders;
 use orders::{Removed, Replacing, WorkName};
 pub(crate) use status::Status;
@@ -219,14 +219,12 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
                     let (path, disk) = (volume.path.display(), disk.display());
                     return Ok(writeln!(output, "{path}: slot {slot} is made again on {disk}")?);
                 }
-                Some(answer) => follow(&volume, &answer, "rebuilding"),
+                Some(answer) => follow_fill(&volume, *slot, &answer, "rebuilding"),
                 None => change(&volume, async |orders, stack| {
                     let replacing = orders.begin(*slot, &disk, *force).await?;
-                    let (member, replaced) = (replacing.member, replacing.replaced);
-                    rebuild(stack, replacing, "rebuilding").await?;
-                    orders.is_made(member, replaced).await;
-                    Ok(())
-                }),
+                    rebuild(orders, stack, replacing, "rebuilding").await
+                })
+                .and_then(|lacking| is_complete(&volume, *slot, lacking)),
             }?;
             let (path, disk) = (volume.path.display(), disk.display());
             Ok(writeln!(output, "{path}: slot {slot} has {disk} now")?)
@@ -339,7 +337,34 @@ fn change<T>(
     changed.map_err(Failure::Start)?
 }
 
-async fn rebuild(stack: &Stack, replacing: Replacing, doing: &'static str) -> Result<(), Refused> {
+/// Waits until a server has filled the member of a slot.
+///
+/// # Errors
+/// [`Failure`], also if the member lacks blocks.
+fn follow_fill(
+    volume: &Volume,
+    slot: usize,
+    answer: &Value,
+    doing: &'static str,
+) -> Result<(), Failure> {
+    follow(volume, answer, doing)?;
+    let status: Option<Status> = order::told(volume, "raid");
+    is_complete(volume, slot, status.and_then(|status| status.lacking(slot)))
+}
+
+fn is_complete(volume: &Volume, slot: usize, lacking: Option<String>) -> Result<(), Failure> {
+    let incomplete = |what| Failure::Incomplete { path: volume.path.clone(), slot, what };
+    lacking.map_or(Ok(()), |what| Err(incomplete(what)))
+}
+
+/// Fills a member without a server, and puts it on the list. Returns the blocks that it lacks, in a
+/// sentence. If data is lost, a scrub finds the files, because nobody counts after this process.
+async fn rebuild(
+    orders: &Orders,
+    stack: &Stack,
+    replacing: Replacing,
+    doing: &'static str,
+) -> Result<Option<String>, Refused> {
     let open = stack.set.as_ref().expect("it stands on one");
     let unit = open.set.layout().unit;
     let bar = bar(doing);
@@ -348,13 +373,16 @@ async fn rebuild(stack: &Stack, replacing: Replacing, doing: &'static str) -> Re
         shown.set_length(total * unit);
         shown.set_position(done * unit);
     };
+    let Replacing { slot, member, replaced, .. } = replacing;
     let rebuilt = replacing.carry_out(&open.set, progress).await;
     bar.finish_and_clear();
     rebuilt.map_err(|error| Refused::Conflict(error.to_string()))?;
-    if let lost @ 1.. = open.set.status().done.lost_blocks {
-        words::say(format_args!(
-            "{lost} blocks of 4 KiB are on no disk: 'duramen raid scrub' names the files"
-        ));
+    orders.is_made(member, replaced).await;
+    let status = open.set.status();
+    let lost = status.done.lost_blocks;
+    if lost > 0 {
+        let scrub = orders.scrub(|_, _| ()).await.map_err(scrub::unscrubbed)?;
+        orders.named(scrub, ScrubEnd::Completed).await;
     }
-    Ok(())
+    Ok(status::lacking(lost, status.met[slot].unread))
 }

@@ -492,8 +492,12 @@ impl Orders {
         let path = self.volume.path.display();
         let end = match rebuilt {
             Ok(()) => {
-                self.tell_made(slot, lost_before);
+                let has_lost = self.tell_made(slot, lost_before);
                 self.is_made(member, replaced).await;
+                if has_lost {
+                    // The count ends with this server, the list of a scrub does not.
+                    let _ = self.begin_scrub(); // refused if one is under way
+                }
                 if let Some(path) = offline {
                     self.open.release(&path).await;
                 }
@@ -608,8 +612,9 @@ impl Orders {
         scrub
     }
 
-    /// Reports whether a new member is complete, and which blocks it lacks.
-    fn tell_made(&self, slot: usize, lost_before: u64) {
+    /// Reports whether a new member is complete, and which blocks it lacks. Returns whether data is
+    /// lost.
+    fn tell_made(&self, slot: usize, lost_before: u64) -> bool {
         let (path, status) = (self.volume.path.display(), self.open.set.status());
         let lost = status.done.lost_blocks - lost_before.min(status.done.lost_blocks);
         let unread = status.met[slot].unread;
@@ -628,6 +633,7 @@ impl Orders {
                  could not read; they are not lost, and it gets them as soon as a disk gives them"
             ));
         }
+        lost > 0
     }
 
     /// Reports the slots that are out when the set is opened, and since when.

@@ -3,7 +3,7 @@
 mod inside;
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use duramen_settings::text_of;
 use raid::assembly::{Refused, assemble_without};
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error_counts::{self, ByMember, ErrorCounts};
 use crate::failure::Failure;
 use crate::front;
+use crate::losses;
 use crate::members::{Member, absent, find_members, find_spares};
 use crate::membership::word_for;
 use crate::nvram_command;
@@ -153,6 +154,26 @@ struct Losses {
     bytes: Option<u64>,
 }
 
+/// Blocks that a new member lacks, in a sentence, if there are any.
+pub(super) fn lacking(lost: u64, unread: u64) -> Option<String> {
+    let of_lost = || format!("{lost} blocks of 4 KiB are on no disk: restore their files");
+    let of_unread = || format!("{unread} blocks could not be read, and are not lost");
+    match (lost, unread) {
+        (0, 0) => None,
+        (_, 0) => Some(of_lost()),
+        (0, _) => Some(of_unread()),
+        _ => Some(format!("{}; {}", of_lost(), of_unread())),
+    }
+}
+
+impl Losses {
+    /// The losses that the folder of a volume has from scrubs, if there are any.
+    fn kept(folder: &Path) -> Option<Self> {
+        let bytes = losses::bytes_of(&losses::read(folder));
+        (bytes > 0).then(|| Self { bytes: Some(bytes), ..Self::default() })
+    }
+}
+
 /// I/O counters since the set was opened.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Io {
@@ -271,7 +292,8 @@ impl Status {
         let status = Self::from_label(&label, &members, None, &[], Done::default());
         let absent = absent(&raid.members, &members, &label);
         let counts = volume.folder.as_deref().map(error_counts::read).unwrap_or_default();
-        let status = Self { spares, absent, ..status };
+        let losses = volume.folder.as_deref().and_then(Losses::kept);
+        let status = Self { spares, absent, losses, ..status };
         let mut status = status.with_errors(&label, &counts);
         if let Some(refused) = refused {
             words::say(refused);
@@ -370,7 +392,20 @@ impl Status {
                 format!("{blocks} blocks are on no disk that is there; {advice}"),
             ));
         }
+        let bytes = self.losses.and_then(|it| it.bytes).unwrap_or_default();
+        if bytes > self.scrub.as_ref().map_or(0, Scrub::lost_bytes) {
+            let size = show_size(bytes);
+            lines.push(("losses", format!("{size} lost, as an earlier scrub found; {advice}")));
+        }
         lines
+    }
+
+    /// Blocks that the member of a slot lacks after it was filled, in a sentence, if there are any.
+    /// Losses that were met since the set was opened count as well.
+    pub(super) fn lacking(&self, slot: usize) -> Option<String> {
+        let lost = self.losses.map_or(0, |losses| losses.blocks);
+        let unread = self.slots.get(slot).map_or(0, |slot| slot.unread);
+        lacking(lost, unread)
     }
 
     /// Description in lines for people.
