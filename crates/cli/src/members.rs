@@ -221,8 +221,25 @@ fn without_twins(found: Vec<Member>, witness: Option<&Witness>) -> Result<Vec<Me
 }
 
 /// Finds the spares of a set: at their last known paths, or else in the folders of the other disks.
-/// A silent spare keeps its path.
-pub(crate) fn find_spares(raid: &RaidSettings, silent: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
+/// A silent spare keeps its path. A cut may have left a disk on the list that has become a member:
+/// it is no spare.
+pub(crate) fn find_spares(
+    raid: &RaidSettings,
+    silent: &BTreeSet<PathBuf>,
+    (members, slots): (&[Member], &[Slot]),
+) -> Vec<PathBuf> {
+    let mut spares = find_listed_spares(raid, silent);
+    spares.retain(|path| !is_in(path, members, slots));
+    spares
+}
+
+/// Whether the disk at this path is an in-sync member.
+pub(crate) fn is_in(path: &Path, members: &[Member], slots: &[Slot]) -> bool {
+    let is_its = |one: &Member| real(&one.path) == real(path);
+    members.iter().any(|one| is_its(one) && have_in_sync(slots, &one.label.member()))
+}
+
+fn find_listed_spares(raid: &RaidSettings, silent: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let mut seen: BTreeSet<_> = silent.iter().map(|path| disk_at(path)).collect();
     let (mut spares, mut missing) = (raid.spares.clone(), Vec::new());
     let (listed, set) = (raid.spares.iter().filter(|&path| !silent.contains(path)), raid.set);

@@ -341,10 +341,11 @@ impl Volume {
         let Sorted { moved, returned, strangers } = sorted;
         let listed = raid.members.iter().cloned().chain(moved).collect();
         let late = Rc::new(RefCell::new(late_of(&label.slots, &members)));
+        let spares = find_spares(raid, &self.silent, (&members, &label.slots));
+        let spares = Rc::new(RefCell::new(spares));
         let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
         let returned = Rc::new(RefCell::new(returned));
         let strangers = Rc::new(RefCell::new(strangers));
-        let spares = Rc::new(RefCell::new(find_spares(raid, &self.silent)));
         let noted = Rc::new(RefCell::new([raid.members.clone(), raid.spares.clone()]));
         let (set, scrub) = (Rc::new(set), Rc::default());
         let front = match candidate {

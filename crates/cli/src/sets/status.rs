@@ -15,7 +15,7 @@ use crate::error_counts::{self, ByMember, ErrorCounts};
 use crate::failure::Failure;
 use crate::front;
 use crate::losses;
-use crate::members::{Member, absent, find_members, find_spares};
+use crate::members::{Member, absent, find_members, find_spares, is_in};
 use crate::membership::word_for;
 use crate::nvram_command;
 use crate::set_state;
@@ -203,7 +203,9 @@ impl Status {
         let bytes = scrub.as_ref().map(Scrub::lost_bytes).max(known);
         let (reads, blocks) = (done.lost_reads, done.lost_blocks);
         let losses = Some(Losses { reads, blocks, bytes });
-        let (spares, absent) = (open.spares.borrow().clone(), open.absent());
+        let (mut spares, absent) = (open.spares.borrow().clone(), open.absent());
+        // A disk leaves the list of spares a moment after it has become a member.
+        spares.retain(|path| !is_in(path, &open.members.borrow(), &label.slots));
         let is_incomplete = done.unread > 0 || met.iter().any(|met| met.unread > 0);
         let state = match status.state {
             State::Clean if met.iter().any(|met| met.waits_for_room) => State::WaitsForRoom,
@@ -258,7 +260,6 @@ impl Status {
         let witness = volume.folder.as_deref().map(|folder| set_state::read(folder, &raid.set));
         let witness = witness.transpose()?.flatten();
         let members = find_members(raid, witness.as_ref(), &volume.silent, false)?;
-        let spares = find_spares(raid, &volume.silent);
         let labels: Vec<Label> = members.iter().map(|member| member.label.clone()).collect();
         let remains: Vec<usize> =
             (0..members.len()).filter(|&place| members[place].is_overwritten).collect();
@@ -290,6 +291,7 @@ impl Status {
             }
         }
         let status = Self::from_label(&label, &members, None, &[], Done::default());
+        let spares = find_spares(raid, &volume.silent, (&members, &label.slots));
         let absent = absent(&raid.members, &members, &label);
         let counts = volume.folder.as_deref().map(error_counts::read).unwrap_or_default();
         let losses = volume.folder.as_deref().and_then(Losses::kept);
@@ -446,8 +448,13 @@ impl Status {
             line("spare", spare.display().to_string());
         }
         for path in &self.absent {
-            let (path, advice) = (path.display(), "if it is gone for good, 'duramen raid remove'");
-            line("absent", format!("{path}: no member is there; {advice} forgets the path"));
+            let path = path.display();
+            // With too few members, no path is to be forgotten.
+            let advice = match self.state {
+                State::Failed => "connect its disk",
+                _ => "if it is gone for good, 'duramen raid remove' forgets the path",
+            };
+            line("absent", format!("{path}: no member is there; {advice}"));
         }
         if let Some(Rebuild { slot, done_bytes, total_bytes }) = self.rebuild {
             let (done, total) = (show_size(done_bytes), show_size(total_bytes));

@@ -100,6 +100,25 @@ fn a_spare_that_was_cut_off_while_it_took_a_place_goes_on() {
 }
 
 #[test]
+fn a_disk_that_has_become_a_member_is_no_spare_though_a_cut_left_it_on_the_list() {
+    let place = with_spare();
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.raid(&["fail", "1", "--force"]).good();
+    place.wait(|place| place.status()["state"] == "clean");
+    assert!(serving.stop().success());
+    let list = format!("[raid]\nspares = [\"{}\"]", text(&place.disks[3]));
+    edit(&place, "[raid]", &list);
+    assert_eq!(place.spares(), <[PathBuf; 0]>::default(), "without a server");
+    let serving = Serving::start(&[&place.volume], &[]);
+    assert_eq!(place.spares(), <[PathBuf; 0]>::default(), "served");
+    // The next list that is written lacks it.
+    place.raid(&["fail", "0", "--force"]).good();
+    assert!(serving.stop().success());
+    let listed = fs::read_to_string(place.volume.join("volume.toml")).expect("it is there");
+    assert!(!listed.contains("spares"), "{listed}");
+}
+
+#[test]
 fn a_disk_that_is_listed_and_no_spare_can_be_made_one() {
     let place = with_spare();
     wipe(&place.disks[3]);

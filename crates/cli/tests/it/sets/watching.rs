@@ -38,6 +38,8 @@ fn the_exit_code_of_a_status_is_that_of_the_set() {
     assert!(shown.contains(&format!("offline since generation {generation}")), "{shown}");
     fs::remove_file(&place.disks[0]).expect("it is there");
     assert_eq!((code(), &place.status()["state"]), (2, &"failed".into()));
+    let shown = status_of(&place.volume).1;
+    assert!(shown.contains("connect its disk") && !shown.contains("raid remove"), "{shown}");
     fs::remove_file(&place.disks[2]).expect("it is there");
     assert_eq!(code(), 2, "no disk tells anything");
     assert_eq!(status_of(&place.folder.path("nothing")).0, 2);
