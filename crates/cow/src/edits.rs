@@ -200,8 +200,7 @@ impl<D: Disk> Nodes<D> {
                     continue;
                 }
                 let Some(parent) = self.parent(&stem, above, at).await? else { return Ok(()) };
-                let lost = self.child_of(&parent, at);
-                let nowhere = Pointer { sum: (!lost.sum.get()).into(), ..lost };
+                let nowhere = Pointer { sum: 0.into(), ..self.child_of(&parent, at) };
                 self.set_child(&parent, at, nowhere);
                 self.mark_parent(&parent);
                 return Ok(());

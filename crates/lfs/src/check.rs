@@ -309,15 +309,9 @@ impl Look<'_> {
                     self.changed.insert(pointer.address.get());
                 }
                 let twin = nodes.twin_of(&parent, index);
-                if twin > 0 && is_held {
-                    self.is_new((ino, index), pointer.at(twin), 1);
-                } else if twin > 0 {
-                    self.hold((ino, index), pointer.at(twin), 1);
-                    if in_memory.is_none_or(|node| !node.is_dirty())
-                        && !nodes.has_copy(pointer.at(twin)).await
-                    {
-                        self.wrong(Law::Twice, None, "a damaged copy".into(), "two whole ones");
-                    }
+                if twin > 0 {
+                    let is_changed = in_memory.is_some_and(|node| node.is_dirty());
+                    self.twin((ino, index), pointer.at(twin), (is_held, is_changed)).await;
                 }
                 if level == 0 && ino.is_some() {
                     *units += count;
@@ -346,6 +340,23 @@ impl Look<'_> {
             }
         }
         .boxed_local()
+    }
+
+    /// Looks at the second copy of a block.
+    async fn twin(
+        &mut self,
+        place: (Option<u64>, u64),
+        copy: Pointer,
+        (is_held, is_changed): (bool, bool),
+    ) {
+        if is_held {
+            self.is_new(place, copy, 1);
+            return;
+        }
+        self.hold(place, copy, 1);
+        if !is_changed && !self.log.nodes.has_copy(copy).await {
+            self.wrong(Law::Twice, None, "a damaged copy".into(), "two whole ones");
+        }
     }
 
     async fn data(&mut self, ino: Option<u64>, lbn: u64, pointer: Pointer) {

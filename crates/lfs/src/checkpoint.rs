@@ -20,8 +20,8 @@
 //! Not asserted: 3, which `rows` asserts; 2, which [`Log::begin_checkpoint`] does in this order; 4,
 //! which is about the order of writes.
 //!
-//! Commit point: the flush of the other copy of the table. A start after a cut believes a region that
-//! is at one end of the disk alone, too, and writes again what has no copy yet.
+//! Commit point: the flush of the other copy of the table. A start after a cut believes a region
+//! that is at one end of the disk alone, too, and writes again what has no copy yet.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

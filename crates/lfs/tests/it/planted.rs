@@ -23,6 +23,14 @@ fn full() -> Result<(), String> {
     Ok(())
 }
 
+fn rot() -> Result<(), String> {
+    (1..=3).try_for_each(|seed| crate::rotten::first_wrong(seed, 1))
+}
+
+fn rot_beside_snapshots() -> Result<(), String> {
+    crate::rotten::repaired_with_snapshots()
+}
+
 fn lives() -> Result<(), String> {
     (1..=3).try_for_each(|seed| life::they_come_and_go(&settings()[seed as usize % 3], seed, 2))
 }
@@ -40,6 +48,9 @@ const FOUND: &[(Bug, Scenario)] = &[
     (Bug::OpenRows, back_over_shared_segments),
     (Bug::SplitRows, back_over_shared_segments),
     (Bug::EarlyTold, told),
+    (Bug::LoneRegions, rot),
+    (Bug::EarlierLines, rot),
+    (Bug::ForgottenDeaths, rot_beside_snapshots),
     (Bug::WrongRank, full),
     (Bug::EarlyReuse, cuts),
     (Bug::UncomparedBlocks, cuts),
@@ -62,6 +73,10 @@ fn planted_bugs_are_found() {
             missed.push(bug);
         }
     }
+    cow::planted::plant(Some(cow::planted::Bug::KeptPointers));
+    let kept = catch_unwind(AssertUnwindSafe(rot));
+    cow::planted::plant(None);
     let _ = std::panic::take_hook();
     assert_eq!(missed, [], "they are not found");
+    assert!(!matches!(kept, Ok(Ok(()))), "KeptPointers");
 }

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use enginekit::snapshots::{delete, pin};
 use lfs::{OpenError, check, repair};
 use sim::{Disk, Executor, Fate, Image, Mark, Prng, Trace};
 use vfs::{FileSystem, FsError, Stability};
@@ -38,12 +39,12 @@ fn record(setting: &Setting, seed: u64) -> Trace {
 }
 
 /// Opens an image, and compares all acknowledged files but the last: until something follows it,
-/// rot in its batch is like a cut. Returns whether it opens.
-fn compared(image: &Image, told: u64) -> Result<bool, String> {
+/// rot in its batch is like a cut. Returns the image when it is stopped; none if it does not open.
+fn compared(image: &Image, told: u64) -> Result<Option<Image>, String> {
     let executor = Executor::new(5);
     let disk = Disk::new(&executor, image.clone());
     executor.block_on(async {
-        let Ok(volume) = opened(executor.runtime(), &disk).await else { return Ok(false) };
+        let Ok(volume) = opened(executor.runtime(), &disk).await else { return Ok(None) };
         let root = volume.files.root();
         for number in 0..told.saturating_sub(1) {
             let found = async {
@@ -57,7 +58,8 @@ fn compared(image: &Image, told: u64) -> Result<bool, String> {
                 Err(error) => return Err(format!("f{number}: {error}")),
             }
         }
-        Ok(true)
+        volume.files.shutdown().await.map_err(|error| error.to_string())?;
+        Ok(Some(disk.contents()))
     })
 }
 
@@ -97,14 +99,18 @@ pub(crate) fn first_wrong(seed: u64, every: usize) -> Result<(), String> {
         let ends = [1, 2, units[units.len() - 1], units[units.len() - 2]];
         let some: Vec<u64> = (0..4).map(|_| units[prng.index(units.len())]).collect();
         for unit in ends.into_iter().chain(some) {
-            let mut rotten = image.clone();
+            let (mut rotten, bit) = (image.clone(), 1 << prng.index(8));
             let at = unit * 4096 + prng.next_u64() % 4096;
-            let mut byte = [0];
-            rotten.read(at, &mut byte);
-            rotten.write(at, &[byte[0] ^ 1 << prng.index(8)]);
+            flip(&mut rotten, at, bit);
             let wrong = |wrong: String| format!("event {position}, unit {unit}: {wrong}");
-            let is_open = compared(&rotten, told).map_err(wrong)?;
+            let stopped = compared(&rotten, told).map_err(wrong)?;
+            let (is_open, right) = (stopped.is_some(), block(&rotten, unit));
             (opened, refused) = (opened + u64::from(is_open), refused + u64::from(!is_open));
+            // The disk has the block again one day.
+            if let Some(mut stopped) = stopped.filter(|it| block(it, unit) == right) {
+                flip(&mut stopped, at, bit);
+                compared(&stopped, told).map_err(|it| wrong(format!("back again: {it}")))?;
+            }
             repaired(&rotten).map_err(wrong)?;
         }
     }
@@ -112,10 +118,20 @@ pub(crate) fn first_wrong(seed: u64, every: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn is_blank(image: &Image, unit: u64) -> bool {
+fn flip(image: &mut Image, at: u64, bit: u8) {
+    let mut byte = [0];
+    image.read(at, &mut byte);
+    image.write(at, &[byte[0] ^ bit]);
+}
+
+fn block(image: &Image, unit: u64) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     image.read(unit * 4096, &mut bytes);
-    bytes.iter().all(|&byte| byte == 0)
+    bytes
+}
+
+fn is_blank(image: &Image, unit: u64) -> bool {
+    block(image, unit).iter().all(|&byte| byte == 0)
 }
 
 #[test]
@@ -130,5 +146,48 @@ fn a_repair_of_a_whole_volume_changes_nothing() {
     let trace = record(&settings()[0], 1);
     let image = killed(&trace, trace.events().len());
     assert_eq!(repaired(&image), Ok(()));
-    assert_eq!((compared(&image, FILES), findings(&image)), (Ok(true), Ok(())));
+    assert!(compared(&image, FILES).is_ok_and(|stopped| stopped.is_some()));
+    assert_eq!(findings(&image), Ok(()));
+}
+
+/// Repairs a volume with snapshots, of which one holds what the live tree has lost; then all of it
+/// goes.
+pub(crate) fn repaired_with_snapshots() -> Result<(), String> {
+    let executor = Executor::new(8);
+    let disk = executor.block_on(made(&executor, &settings()[0]));
+    let told = |error: FsError| error.to_string();
+    let free = executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let root = volume.files.root();
+        let free = volume.space().await.free_bytes;
+        for (number, snapshot) in [(3, "one"), (2, "two"), (1, "three")] {
+            let file = volume.create(root, snapshot).await.map_err(told)?;
+            let data = content(number);
+            volume.write(file, 0, data, Stability::FileSync).await.map_err(told)?;
+            pin(&volume, snapshot).await?;
+        }
+        for text in ["one", "two", "three"] {
+            volume.remove(root, text).await.map_err(told)?;
+        }
+        volume.files.shutdown().await.map_err(|error| error.to_string())?;
+        Ok::<_, String>(free)
+    })?;
+    executor.block_on(repair(disk.clone(), executor.runtime())).map_err(|it| it.to_string())?;
+    findings(&disk.contents())?;
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        for text in ["two", "three", "one"] {
+            delete(&volume, text, true).await?;
+        }
+        volume.settle().await;
+        let now = volume.space().await.free_bytes;
+        volume.files.shutdown().await.map_err(|error| error.to_string())?;
+        if now == free { Ok(()) } else { Err(format!("{now} of {free} are free")) }
+    })?;
+    findings(&disk.contents())
+}
+
+#[test]
+fn a_repair_keeps_snapshots_and_knows_what_they_alone_hold() {
+    assert_eq!(repaired_with_snapshots(), Ok(()));
 }

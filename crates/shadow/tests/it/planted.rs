@@ -171,7 +171,7 @@ fn that_finds_in_common(bug: cow::planted::Bug) -> Scenario {
             what_is_refused_takes_nothing();
             Ok(())
         },
-        Bug::StaleSums | Bug::RaggedTails | Bug::WrongBirths => tree,
+        Bug::StaleSums | Bug::RaggedTails | Bug::WrongBirths | Bug::KeptPointers => tree,
     }
 }
 
@@ -189,6 +189,9 @@ fn every_bug_is_found() {
 fn every_bug_in_common_is_found() {
     let plant = cow::planted::plant;
     let is_missed = |bug: &cow::planted::Bug| !is_found(*bug, plant, that_finds_in_common(*bug));
-    let missed: Vec<_> = cow::planted::Bug::ALL.iter().filter(|bug| is_missed(bug)).collect();
+    // Engine `lfs`, which replays edits, finds it.
+    let is_its = |bug: &&cow::planted::Bug| **bug != cow::planted::Bug::KeptPointers;
+    let all = cow::planted::Bug::ALL.iter().filter(is_its);
+    let missed: Vec<_> = all.filter(|bug| is_missed(bug)).collect();
     assert!(missed.is_empty(), "these are not found: {missed:?}");
 }
