@@ -159,6 +159,7 @@ pub(crate) const ROWS: &[Row] = &[
     policy("sync", "rot --policy sync", 2),
     policy("softdep", "rot --policy softdep", 2),
     engine("shadow", "rot --engine shadow", 6),
+    engine("lfs", "rot --engine lfs", 3),
     device("plain", "contract", 1),
     device("raid5", "contract --device raid5", 5),
     device("raid5", "two-faults --device raid5", 10),

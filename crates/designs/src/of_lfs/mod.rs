@@ -1,7 +1,6 @@
 //! The engine `lfs`, adapted to the table.
 //!
-//! It recovers a volume by opening it, and its log is the volume itself. Its check repairs nothing
-//! but a volume that was cut off, which it opens and stops.
+//! It recovers a volume by opening it, and its log is the volume itself.
 
 mod check;
 
