@@ -25,6 +25,7 @@ use std::rc::Rc;
 use vfs::FsError;
 
 use crate::format::head::Head;
+use crate::format::inode::Record;
 use crate::format::pointer::{HIGHEST, Pointer, below, capacity};
 use crate::format::{FAN, INODES, UNIT, is_number};
 use crate::layout::Disk;
@@ -53,6 +54,20 @@ pub enum Change {
     Bytes(usize, Range<usize>),
     /// The block is gone, with all that is below it.
     Gone,
+}
+
+impl Edit {
+    /// The file that it changes, if that follows from it.
+    pub fn file(&self) -> Option<u64> {
+        match &self.change {
+            _ if self.owner > 0 => Some(self.owner),
+            Change::Bytes(at, _) if self.level == 0 => {
+                let slot = (at - size_of::<Head>()) / size_of::<Record>();
+                Some(self.index * INODES + slot as u64)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The edits of one Update, in order.

@@ -177,9 +177,12 @@ pub async fn check(
     let found = recovered(device, runtime, (32 << 20, false), Purpose::Checking).await?;
     let mut look = Look::new(&found.log, is_full, tell);
     look.checked.is_at_rest = found.is_at_rest;
-    if let Some(summary) = found.given_up {
+    if let Some((summary, files)) = found.given_up {
         let found = format!("summary {summary} damaged, and later ones behind it");
         look.wrong(Law::Log, None, found, "whole ones");
+        for ino in files {
+            look.wrong(Law::Log, Some(ino), "a change behind the damage".into(), "it applied");
+        }
     }
     if found.has_lost_table {
         look.wrong(Law::Table, None, "a part of the table lost".into(), "a whole one");

@@ -42,11 +42,14 @@ pub enum OpenError {
     /// A part of the log that was on stable storage is damaged.
     #[error(
         "the log is damaged at summary {0}, and later summaries are there: acknowledged changes \
-         would be lost; bring the disk back from a backup"
+         would be lost; 'duramen fsck' lists the files, and 'duramen fsck --repair' gives these \
+         changes up"
     )]
     Log(u64),
     /// Something makes no sense.
-    #[error("the volume is damaged: {0}; 'duramen fsck' tells more")]
+    #[error(
+        "the volume is damaged: {0}; 'duramen fsck' names what is lost, and 'duramen fsck --repair' gives it up"
+    )]
     Damaged(&'static str),
     /// The volume was not stopped, and has to be.
     #[error(

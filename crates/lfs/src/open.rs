@@ -10,6 +10,7 @@
 //!    nothing that a torn tail has left is ever taken for a part of the chain. Then the volume is
 //!    served.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -154,8 +155,8 @@ pub(crate) struct Recovered {
     rolled_forward: RolledForward,
     /// Blocks of lines that could not be read.
     pub(crate) lost: LostLines,
-    /// The first batch that is given up.
-    pub(crate) given_up: Option<u64>,
+    /// The first batch that is given up, and the files that later ones change.
+    pub(crate) given_up: Option<(u64, BTreeSet<u64>)>,
     /// A part of the table is lost.
     pub(crate) has_lost_table: bool,
 }
@@ -211,7 +212,7 @@ pub(crate) async fn recovered(
         remembered,
         rolled_forward,
         lost,
-        given_up: chain.given_up,
+        given_up: chain.given_up.map(|first| (first, chain.lost)),
         has_lost_table: table.is_lost,
     })
 }

@@ -45,6 +45,8 @@ pub(crate) struct Chain {
     pub(crate) read_bytes: u64,
     /// The first summary that is given up, though later ones are there.
     pub(crate) given_up: Option<u64>,
+    /// The files that later ones change.
+    pub(crate) lost: BTreeSet<u64>,
 }
 
 /// A batch of the log.
@@ -93,11 +95,16 @@ pub(crate) async fn chain(
     let seen_in = seen.iter().flat_map(|it| it.units.iter().map(|unit| unit.0));
     let passed: BTreeSet<u64> = seen_in.filter_map(|unit| shape.segment_of(unit)).collect();
     let next = clean(shape, lines).filter(|segment| !passed.contains(segment));
-    if chain.given_up.is_none() && reader.has_later(&link, next).await? {
+    let later = match reader.later(&link, next).await {
+        Err(_) if gives_up => Vec::new(),
+        later => later?,
+    };
+    if !later.is_empty() {
         if !gives_up {
             return Err(OpenError::Log(link.sequence));
         }
         chain.given_up = Some(link.sequence);
+        chain.lost = reader.files_of(&later).await;
     }
     let flushed = seen.iter().map(|it| it.summary.flushed).max().unwrap_or(0);
     if let Some(last) = seen.last().filter(|it| it.summary.sequence > flushed) {
@@ -181,14 +188,14 @@ impl Reader<'_> {
         Ok(Some(blocks))
     }
 
-    /// Whether summaries of this opening follow a place where none is: in the rest of its segment,
+    /// Summaries of this opening behind a place where none is, as links: in the rest of its segment,
     /// in the one that the log was to enter next, or in the segments after that, which are the
     /// lowest of those that are clean. The data of one batch fills no more than [`BEHIND`].
-    async fn has_later(
+    async fn later(
         &self,
         link: &Link,
         clean: impl Iterator<Item = u64>,
-    ) -> Result<bool, OpenError> {
+    ) -> Result<Vec<Link>, OpenError> {
         let Some(segment) = self.shape.segment_of(link.place) else {
             return Err(OpenError::Damaged("a place of the log is in no segment"));
         };
@@ -196,17 +203,39 @@ impl Reader<'_> {
         let ahead = link.ahead.filter(|&segment| segment < self.shape.segments());
         let most = (BEHIND / self.shape.segment).max(2) as usize;
         let others = clean.filter(|&other| other != segment && Some(other) != ahead).take(most);
-        let segments = ahead.into_iter().chain(others);
-        let ranges = [rest].into_iter().chain(segments.map(|other| self.shape.units_of(other)));
-        for range in ranges.filter(|range| !range.is_empty()) {
-            let bytes = self.read(range.start, range.end - range.start).await?;
+        let next = ahead.map(|ahead| self.shape.units_of(ahead));
+        let ranges = [(Some(rest), true), (next, true)].into_iter();
+        let others = others.map(|other| (Some(self.shape.units_of(other)), false));
+        let mut later = Vec::new();
+        for (range, is_next) in ranges.chain(others) {
+            let Some(range) = range.filter(|range| !range.is_empty()) else { continue };
+            let bytes = match self.read(range.start, range.end - range.start).await {
+                Err(_) if !is_next => continue, // nothing is there, most probably
+                read => read?,
+            };
             for (place, block) in range.zip(bytes.chunks(UNIT)) {
                 let summary = Summary::read(block, place, self.epoch, self.secret);
-                if summary.is_some_and(|summary| summary.sequence > link.sequence) {
-                    return Ok(true);
-                }
+                let summary = summary.filter(|summary| summary.sequence > link.sequence);
+                later.extend(summary.map(|it| Link {
+                    place,
+                    sequence: it.sequence,
+                    previous: it.previous,
+                    ahead: None,
+                }));
             }
         }
-        Ok(false)
+        Ok(later)
+    }
+
+    /// The files that these summaries change.
+    async fn files_of(&self, later: &[Link]) -> BTreeSet<u64> {
+        let mut files = BTreeSet::new();
+        for link in later {
+            let Ok(Some(seen)) = self.summary(link).await else { continue };
+            for edit in seen.contents.edits.all() {
+                files.extend(edit.file());
+            }
+        }
+        files
     }
 }

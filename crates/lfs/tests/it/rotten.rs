@@ -191,3 +191,46 @@ pub(crate) fn repaired_with_snapshots() -> Result<(), String> {
 fn a_repair_keeps_snapshots_and_knows_what_they_alone_hold() {
     assert_eq!(repaired_with_snapshots(), Ok(()));
 }
+
+/// The first units of the summaries of a volume that was opened once, in their order.
+fn summaries(image: &Image) -> Vec<u64> {
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    for unit in 0..image.size() / 4096 {
+        let bytes = block(image, unit);
+        if bytes.starts_with(b"DuSh") && bytes[6] == lfs::format::kind::SUMMARY.byte() {
+            found.push((cow::format::head::birth(&bytes), unit));
+        }
+    }
+    found.sort_unstable();
+    found.into_iter().map(|(_, unit)| unit).collect()
+}
+
+#[test]
+fn a_log_that_is_given_up_names_the_files_that_it_changes() {
+    let executor = Executor::new(4);
+    let disk = executor.block_on(made(&executor, &settings()[0]));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        let root = volume.files.root();
+        for text in ["first", "second", "third"] {
+            let file = volume.create(root, text).await.expect("there is room");
+            let written = volume.write(file, 0, vec![7; 100], Stability::FileSync).await;
+            written.expect("there is room");
+        }
+        std::mem::forget(volume); // killed
+    });
+    let mut image = disk.contents();
+    let all = summaries(&image);
+    assert!(all.len() >= 6, "{all:?}");
+    flip(&mut image, all[2] * 4096 + 3000, 1);
+    assert_eq!(compared(&image, 0).map(|stopped| stopped.is_some()), Ok(false), "it refuses");
+    let executor = Executor::new(9);
+    let disk = Disk::new(&executor, image.clone());
+    let checked = executor
+        .block_on(check(disk, &executor.runtime(), false, &mut |_, _| {}))
+        .expect("it is checked all the same");
+    let of_log = checked.wrong.iter().filter(|wrong| wrong.law == lfs::Law::Log);
+    let files: Vec<Option<u64>> = of_log.map(|wrong| wrong.ino).collect();
+    assert!(files.contains(&None) && files.len() >= 3, "{files:?}");
+    assert_eq!(repaired(&image), Ok(()));
+}
