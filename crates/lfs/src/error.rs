@@ -63,6 +63,11 @@ pub enum OpenError {
     /// The label is too long.
     #[error("a label has {LABEL} bytes at most")]
     Label,
+    /// The reserve is no percentage that makes sense, or there is no room for it.
+    #[error(
+        "a reserve of {0} percent is not possible: 50 at most, and the files there leave less free"
+    )]
+    Reserve(u64),
     /// A block cannot be read now.
     #[error(
         "the disk cannot read a part of it, which a repair would give up: repeat this when the \

@@ -60,7 +60,7 @@ pub use check::{Checked, Law, Wrong, check};
 pub use engine::{Lfs, RolledForward, Status};
 pub use error::{MkfsError, OpenError};
 pub use log::Totals;
-pub use look::{Seen, look, set_label};
+pub use look::{Seen, look, set_label, set_reserve};
 pub use mkfs::{MkfsOptions, mkfs, plan};
 pub use open::{OpenOptions, open};
 pub use repair::repair;

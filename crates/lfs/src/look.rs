@@ -1,4 +1,4 @@
-//! Probing a volume, which may be open elsewhere, and changing its label at rest.
+//! Probing a volume, which may be open elsewhere, and changing its label or reserve at rest.
 
 use block::BlockDevice;
 use cow::floor::LAST_INO;
@@ -6,7 +6,8 @@ use cow::{INODES, UNIT, sum};
 
 use crate::error::OpenError;
 use crate::format::head::LABEL;
-use crate::found::root;
+use crate::format::shape::Shape;
+use crate::found::{Root, root};
 use crate::mkfs::write_heads;
 use crate::room;
 
@@ -74,10 +75,43 @@ pub async fn set_label(device: &dyn BlockDevice, label: &str) -> Result<(), Open
     if label.len() > LABEL {
         return Err(OpenError::Label);
     }
+    change_head(device, |root| {
+        root.head.label = label.to_owned();
+        Ok(())
+    })
+    .await
+}
+
+/// Sets the part of the segments that the cleaner may need, in percent, of a volume at rest. A cut
+/// leaves one or the other.
+///
+/// # Errors
+/// [`OpenError::NotAtRest`]; [`OpenError::Reserve`] if it is no such part, or what is in use leaves
+/// too little; others as [`look`].
+pub async fn set_reserve(device: &dyn BlockDevice, percent: u64) -> Result<(), OpenError> {
+    let refused = || OpenError::Reserve(percent);
+    let reserve = u8::try_from(percent).map_err(|_| refused())?;
+    change_head(device, |root| {
+        let shape = Shape { reserve, ..root.head.shape };
+        let kept = room::pool(shape.usable()) + shape.dirty();
+        if !shape.is_legal() || root.region.used + kept > shape.usable() {
+            return Err(refused());
+        }
+        root.head.shape = shape;
+        Ok(())
+    })
+    .await
+}
+
+/// Changes the head of a volume at rest.
+async fn change_head(
+    device: &dyn BlockDevice,
+    change: impl FnOnce(&mut Root) -> Result<(), OpenError>,
+) -> Result<(), OpenError> {
     let mut root = root(device).await?;
     if !root.region.is_at_rest {
         return Err(OpenError::NotAtRest);
     }
-    root.head.label = label.to_owned();
+    change(&mut root)?;
     Ok(write_heads(device, &root.head).await?)
 }

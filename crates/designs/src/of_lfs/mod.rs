@@ -195,7 +195,9 @@ pub(crate) const WORK: Work = Work {
     set_label: |device, label| {
         async move { Ok(lfs::set_label(device, label).await?) }.boxed_local()
     },
-    set_reserve: None,
+    set_reserve: Some(|device, _, percent| {
+        async move { Ok(lfs::set_reserve(&**device, percent).await?) }.boxed_local()
+    }),
 };
 
 /// The reason why a check did not complete.

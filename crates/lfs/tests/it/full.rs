@@ -157,3 +157,32 @@ fn data_that_was_taken_has_room() {
         assert_eq!(taken_data_has_room(setting), Ok(()), "{setting:?}");
     }
 }
+
+#[test]
+fn a_reserve_changes_what_files_may_take_and_no_more_than_they_leave() {
+    let executor = Executor::new(3);
+    let disk = executor.block_on(made(&executor, &settings()[0]));
+    let set = |percent| executor.block_on(lfs::set_reserve(&*disk, percent));
+    let usable = |fills: bool| {
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await.expect("it is well");
+            let chance = Seeded::new(5);
+            let mut filler = Filler { volume: &volume, chance, files: Vec::new(), next: 0 };
+            if fills {
+                filler.fill().await;
+            }
+            let total = volume.space().await.total_bytes;
+            volume.files.shutdown().await.expect("nothing fails");
+            total
+        })
+    };
+    let first = usable(false);
+    assert_eq!(set(51), Err(lfs::OpenError::Reserve(51)));
+    assert_eq!(set(256), Err(lfs::OpenError::Reserve(256)));
+    set(30).expect("it is empty");
+    let less = usable(false);
+    set(8).expect("it is empty");
+    assert!(less < first && usable(true) == first, "{less} of {first}");
+    assert_eq!(set(30), Err(lfs::OpenError::Reserve(30)), "files have that");
+    assert_eq!((usable(false), findings(&disk.contents())), (first, Ok(())));
+}
