@@ -71,8 +71,8 @@ pub(crate) struct TuneArguments {
     /// Volume label: up to 31 letters, digits, '-' and '_'; '' for none
     #[arg(long)]
     pub(crate) label: Option<String>,
-    /// Percentage of the space reserved: for root, 0 to 20 (engine shadow), or for the cleaner, 0 to
-    /// 50 (engine lfs)
+    /// Percentage of the space reserved: 0 to 20 for root (engine shadow), or 0 to 50 for the
+    /// cleaner (engine lfs)
     #[arg(long, value_name = "PERCENT")]
     pub(crate) reserve: Option<u64>,
     /// Put an NVRAM, or two, in front of a volume on a RAID set. A missing file is created, of 24

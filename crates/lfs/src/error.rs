@@ -48,7 +48,8 @@ pub enum OpenError {
     Log(u64),
     /// Something makes no sense.
     #[error(
-        "the volume is damaged: {0}; 'duramen fsck' names what is lost, and 'duramen fsck --repair' gives it up"
+        "the volume is damaged: {0}; 'duramen fsck' names what is lost, and 'duramen fsck \
+         --repair' gives it up"
     )]
     Damaged(&'static str),
     /// The volume was not stopped, and has to be.

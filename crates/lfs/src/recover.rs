@@ -188,9 +188,9 @@ impl Reader<'_> {
         Ok(Some(blocks))
     }
 
-    /// Summaries of this opening behind a place where none is, as links: in the rest of its segment,
-    /// in the one that the log was to enter next, or in the segments after that, which are the
-    /// lowest of those that are clean. The data of one batch fills no more than [`BEHIND`].
+    /// Summaries of this opening behind a place where none is, as links: in the rest of its
+    /// segment, in the one that the log was to enter next, or in the segments after that, which are
+    /// the lowest of those that are clean. The data of one batch fills no more than [`BEHIND`].
     async fn later(
         &self,
         link: &Link,
