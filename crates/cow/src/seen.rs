@@ -18,10 +18,13 @@ fn place(unit: u64) -> (u64, usize, u64) {
 }
 
 impl Seen {
-    /// Notes a visit.
-    pub fn insert(&mut self, unit: u64) {
+    /// Notes a visit; returns whether it is the first.
+    pub fn insert(&mut self, unit: u64) -> bool {
         let (part, word, bit) = place(unit);
-        self.0.entry(part).or_insert_with(|| Box::new([0; WORDS]))[word] |= bit;
+        let word = &mut self.0.entry(part).or_insert_with(|| Box::new([0; WORDS]))[word];
+        let is_first = *word & bit == 0;
+        *word |= bit;
+        is_first
     }
 
     /// Forgets it.
@@ -45,7 +48,8 @@ mod tests {
     fn what_was_seen_is_known_and_nothing_else() {
         let mut seen = Seen::default();
         let units = [0, 1, 63, 64, 4095, 4096, 1 << 40, (1 << 40) + 4097];
-        units.into_iter().for_each(|unit| seen.insert(unit));
+        assert!(units.into_iter().all(|unit| seen.insert(unit)));
+        assert!(!seen.insert(64), "it is known");
         assert!(units.into_iter().all(|unit| seen.has(unit)));
         assert!([2, 62, 65, 4094, 4097, 1 << 39, u64::MAX].iter().all(|&unit| !seen.has(unit)));
         seen.remove(64);

@@ -14,6 +14,7 @@ use block::BlockDevice;
 use block::scratch::ScratchDevice;
 use cow::format::inode::Record;
 use cow::format::snapshot::Died;
+use cow::seen::Seen;
 use cow::{CHUNKS, Head, INODES, Node, Pointer, ROOT, Run, Stem, UNIT};
 use directory::chunk;
 use directory::entry::CHUNK_SIZE;
@@ -138,13 +139,15 @@ pub(crate) struct Look<'a> {
     log: &'a Log,
     /// Whether data is read.
     is_full: bool,
-    pub(crate) seen: BTreeSet<u64>,
+    pub(crate) seen: Seen,
+    /// Number of those that are in use.
+    seen_used: u64,
     /// Blocks of the live tree that memory has otherwise than the disk.
     changed: BTreeSet<u64>,
     /// Blocks of snapshots.
-    held: BTreeSet<u64>,
+    held: Seen,
     /// Units on dead lists; none if a list cannot be read.
-    dead: Option<BTreeSet<u64>>,
+    dead: Option<Seen>,
     /// Blocks that snapshots alone hold, each with its birth and the first snapshot without it.
     pub(crate) died: Vec<(Run, u64, u64)>,
     /// Blocks of metadata of the live tree, and those of them that snapshots hold.
@@ -205,10 +208,11 @@ impl<'a> Look<'a> {
         Self {
             log,
             is_full,
-            seen: BTreeSet::new(),
+            seen: Seen::default(),
+            seen_used: 0,
             changed: BTreeSet::new(),
-            held: BTreeSet::new(),
-            dead: Some(BTreeSet::new()),
+            held: Seen::default(),
+            dead: Some(Seen::default()),
             died: Vec::new(),
             nodes: (0, 0),
             has_unread: false,
@@ -254,12 +258,19 @@ impl Look<'_> {
         }
     }
 
+    /// Notes that a block has this address; returns whether no other one has.
+    fn see(&mut self, address: u64) -> bool {
+        let is_first = self.seen.insert(address);
+        self.seen_used += u64::from(is_first && self.log.rows.is_used(address));
+        is_first
+    }
+
     /// Notes that a block has these addresses.
     fn hold(&mut self, (ino, lbn): (Option<u64>, u64), pointer: Pointer, units: u64) {
         let first = pointer.address.get();
         for address in first..first + units {
             let is_used = self.log.rows.is_used(address);
-            let is_first = self.seen.insert(address);
+            let is_first = self.see(address);
             let place = (ino, Some((lbn, address)));
             if !is_used {
                 let found = format!("block {address} without a unit in use");
@@ -443,12 +454,12 @@ impl Look<'_> {
         if pointer.is_null() || !self.held.insert(first) {
             return false;
         }
-        if self.seen.contains(&first) {
+        if self.seen.has(first) {
             return self.changed.contains(&first);
         }
         let dead = self.dead.take();
         let place = (ino, Some((lbn, first)));
-        if dead.as_ref().is_some_and(|dead| !(first..first + units).all(|at| dead.contains(&at))) {
+        if dead.as_ref().is_some_and(|dead| !(first..first + units).all(|at| dead.has(at))) {
             self.wrong_at(Law::Dead, place, format!("block {first} on none"), "it on one");
         }
         self.dead = dead;
@@ -483,7 +494,7 @@ impl Look<'_> {
             for unit in run.units().take(most as usize) {
                 let mut is_first = self.dead.as_mut().is_some_and(|dead| dead.insert(unit.start));
                 // A deletion is about to free it.
-                is_first &= !is_loose || self.seen.insert(unit.start);
+                is_first &= !is_loose || self.see(unit.start);
                 if !is_first {
                     let found = format!("block {} on two", unit.start);
                     self.wrong(Law::Dead, None, found, "it on one");
@@ -591,7 +602,7 @@ impl Look<'_> {
     /// Compares the blocks that were seen with the table.
     fn judge_space(&mut self) {
         let used = self.log.rows.used();
-        let seen = self.seen.iter().filter(|&&at| self.log.rows.is_used(at)).count() as u64;
+        let seen = self.seen_used;
         if used != seen {
             let found = format!("{used} units in use");
             self.wrong(Law::Table, None, found, &format!("{seen}, which blocks have"));

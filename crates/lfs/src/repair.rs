@@ -119,7 +119,7 @@ async fn count(
 /// Makes the table and the deaths those of the blocks that were found.
 fn settle(log: &Log, look: &Look<'_>) {
     log.pins.count_anew(look.nodes);
-    log.rows.recount(|address| look.seen.contains(&address));
+    log.rows.recount(|address| look.seen.has(address));
     log.deaths.forget();
     for &(run, birth, end) in look.died.iter().filter(|_| !is_planted(Bug::ForgottenDeaths)) {
         if let Some(Span { first, .. }) = log.pins.span_of(birth) {
