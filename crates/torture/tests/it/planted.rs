@@ -225,6 +225,9 @@ const OF_THE_TESTS_OF_DISPATCH: &[&str] = &[
     "UnsettledReturn",
 ];
 
+/// Bugs of what engines have in common that the tests of lfs find.
+const OF_THE_TESTS_OF_LFS: &[&str] = &["KeptPointers"];
+
 /// Bugs that show when Updates become durable out of order: on the engine over memory
 /// (`tests/it/memory.rs`, `ram/tests/seam.rs` and `kit.rs`).
 const OF_MEMORY: &[&str] = &[
@@ -309,6 +312,7 @@ fn every_bug_has_a_row_or_tests_of_its_crate_that_find_it() {
     let others = [
         OF_THE_TESTS_OF_FFS,
         OF_THE_TESTS_OF_SHADOW,
+        OF_THE_TESTS_OF_LFS,
         OF_THE_TESTS_OF_DISPATCH,
         OF_THE_LOG,
         OF_MEMORY,
